@@ -1,0 +1,108 @@
+"""What clients may send about an agent: the bodies of create and modify.
+
+Only forms are checked here (and refused with 422); whether models, tools and rules make sense is for `records.agents`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from holdfast.api.blocks import LARGEST, NewBlock
+from holdfast.api.bodies import Wire
+from holdfast.core.lifecycle import StopReason
+
+AgentType = Literal[
+    "memgpt_agent",
+    "memgpt_v2_agent",
+    "letta_v1_agent",
+    "react_agent",
+    "workflow_agent",
+    "split_thread_agent",
+    "sleeptime_agent",
+    "voice_convo_agent",
+    "voice_sleeptime_agent",
+]
+
+_NOT_IN_NAMES = re.compile(r'[/\\:*?"<>|]')
+
+
+def _name(value: str) -> str:
+    """Names end up as file names when agents are exported."""
+    if not value.strip():
+        raise ValueError("an agent's name must not be empty")
+    if _NOT_IN_NAMES.search(value):
+        raise ValueError(f"Agent name {value!r} contains invalid characters; it must not hold any of / \\ : * ? \" < > |")
+    return value
+
+
+def _handle(value: str) -> str:
+    if "/" not in value:
+        raise ValueError(f"Embedding handle {value!r} should be in the format provider/model-name")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+EmbeddingHandle = Annotated[str, AfterValidator(_handle)]
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+
+
+class ChangedAgent(Wire):
+    """Every field of an agent that a client may set; what is left out, or null, stays as it is."""
+
+    name: Name | None = None
+    system: str | None = None
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    tags: list[str] | None = None
+    model: str | None = None
+    model_settings: dict[str, Any] | None = None
+    llm_config: dict[str, Any] | None = None
+    context_window_limit: Count | None = None
+    max_tokens: Count | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    embedding: EmbeddingHandle | None = None
+    embedding_config: dict[str, Any] | None = None
+    compaction_settings: dict[str, Any] | None = None
+    tool_ids: list[str] | None = None
+    tool_rules: list[dict[str, Any]] | None = None
+    block_ids: list[str] | None = None
+    message_ids: list[str] | None = None
+    secrets: dict[str, str] | None = None
+    tool_exec_environment_variables: dict[str, str] | None = None
+    identity_ids: list[str] | None = None
+    timezone: str | None = None
+    hidden: bool | None = None
+    message_buffer_autoclear: bool | None = None
+    enable_sleeptime: bool | None = None
+    max_files_open: Count | None = None
+    per_file_view_window_char_limit: Count | None = None
+    project_id: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    last_stop_reason: StopReason | None = None
+    last_run_completion: datetime | None = None
+    last_run_duration_ms: Annotated[int, Field(ge=0)] | None = None
+
+
+class InitialMessage(Wire):
+    role: Literal["user", "system", "assistant"]
+    content: str | list[dict[str, Any]]
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+    group_id: str | None = None
+
+
+class NewAgent(ChangedAgent):
+    agent_type: AgentType | None = None
+    tools: list[str] | None = None
+    memory_blocks: list[NewBlock] | None = None
+    initial_message_sequence: list[InitialMessage] | None = None
+    include_base_tools: bool = True
+    enable_reasoner: bool | None = None
+    max_reasoning_tokens: Count | None = None

@@ -1,0 +1,40 @@
+"""The HTTP application: every router, the error table, the gate around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from fastapi import FastAPI, Request
+from starlette.types import ASGIApp
+
+from holdfast import __version__
+from holdfast.api import agents, blocks, conversations, health, messages, models, problems, runs, tools
+from holdfast.api.gate import BodyTooLarge, Gate
+from holdfast.api.responses import Json
+from holdfast.api.rooms import Rooms
+from holdfast.core.records import Actor
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def make_app(lifespan: Lifespan) -> FastAPI:
+    """The application without its rooms: the lifespan puts them into `app.state.rooms` when it starts."""
+    app = FastAPI(title="Holdfast", version=__version__, lifespan=lifespan, redirect_slashes=False)
+    problems.install(app)
+    app.add_exception_handler(BodyTooLarge, _too_large)
+    for module in (health, messages, agents, tools, blocks, conversations, runs, models):
+        app.include_router(module.router)
+    return app
+
+
+async def _too_large(request: Request, error: Exception) -> Json:
+    return Json({"detail": "The body is too large."}, 413)
+
+
+def guarded(app: ASGIApp, *, actor: Actor, password: str | None, max_body_bytes: int) -> ASGIApp:
+    return Gate(app, actor=actor, password=password, max_body_bytes=max_body_bytes)
+
+
+def install_rooms(app: FastAPI, rooms: Rooms) -> None:
+    app.state.rooms = rooms

@@ -1,0 +1,165 @@
+"""Conversations: all their endpoints. Path values: an id, `default` with an agent beside it, or an agent's id."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import Response
+
+from holdfast.api import listing, sending, watching
+from holdfast.api.inputs import SendIn
+from holdfast.api.parameters import AsActor, Body, InRooms, page
+from holdfast.api.responses import Json
+from holdfast.api.resuming import ResumeIn, run_to_resume
+from holdfast.api.shapes_runs import conversation_wire
+from holdfast.core.errors import NothingToCancel
+from holdfast.ports.history import RunFilter
+from holdfast.ports.paging import Page
+
+router = APIRouter(prefix="/v1/conversations")
+
+_UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+Reference = Annotated[str, Path(pattern=f"^(default|conv-{_UUID4}|agent-{_UUID4})$")]
+OwnId = Annotated[str, Path(pattern=f"^conv-{_UUID4}$")]
+AGENT_PATTERN = f"^agent-{_UUID4}$"
+
+
+@router.get("")
+async def list_conversations(
+    rooms: InRooms,
+    actor: AsActor,
+    asked: Annotated[Page, page(50)],
+    agent_id: str | None = None,
+    archive_status: Literal["unarchived", "archived", "all"] = "unarchived",
+    summary_search: str | None = None,
+) -> Json:
+    found = await rooms.conversations.store.listing(
+        actor, asked, agent_id=agent_id, archived=archive_status, search=summary_search
+    )
+    return Json([conversation_wire(conversation) for conversation in found])
+
+
+@router.post("")
+async def create(
+    rooms: InRooms, actor: AsActor, body: Body, agent_id: Annotated[str, Query(pattern=AGENT_PATTERN)]
+) -> Json:
+    if body.get("model") is not None:
+        await rooms.models.find(body["model"])
+    return Json(conversation_wire(await rooms.conversations.create(actor, agent_id, body)))
+
+
+@router.get("/{conversation_id}")
+async def retrieve(rooms: InRooms, actor: AsActor, conversation_id: OwnId) -> Json:
+    conversation = await rooms.conversations.find(actor, conversation_id)
+    return Json(conversation_wire(conversation, await rooms.conversations.store.context_ids(conversation.id)))
+
+
+@router.patch("/{conversation_id}")
+async def change(rooms: InRooms, actor: AsActor, conversation_id: OwnId, body: Body) -> Json:
+    conversation = await rooms.conversations.find(actor, conversation_id)
+    if body.get("model") is not None:
+        await rooms.models.find(body["model"])
+    return Json(conversation_wire(await rooms.conversations.change(actor, conversation, body)))
+
+
+@router.delete("/{conversation_id}")
+async def delete(rooms: InRooms, actor: AsActor, conversation_id: OwnId) -> Json:
+    await rooms.conversations.remove(await rooms.conversations.find(actor, conversation_id))
+    return Json(None)
+
+
+@router.post("/{conversation_id}/fork")
+async def fork(
+    rooms: InRooms,
+    actor: AsActor,
+    conversation_id: Reference,
+    agent_id: str | None = None,
+    hidden: bool | None = None,
+    message_id: str | None = None,
+) -> Json:
+    source = await rooms.conversations.find(actor, conversation_id, agent_id)
+    return Json(conversation_wire(await rooms.conversations.fork(actor, source, hidden=hidden, message_id=message_id)))
+
+
+@router.post("/{conversation_id}/messages")
+async def send(rooms: InRooms, actor: AsActor, conversation_id: Reference, body: SendIn) -> Response:
+    conversation = await rooms.conversations.find(actor, conversation_id, body.agent_id)
+    streaming = body.streaming is not False
+    return await sending.send(
+        rooms, actor, conversation, body, streaming=streaming, run_type="send_conversation_message"
+    )
+
+
+@router.get("/{conversation_id}/messages")
+async def list_messages(
+    rooms: InRooms,
+    actor: AsActor,
+    conversation_id: Reference,
+    asked: Annotated[Page, page(100)],
+    agent_id: str | None = None,
+    include_return_message_types: Annotated[list[str] | None, Query()] = None,
+) -> Json:
+    if conversation_id == "default" and agent_id is None:
+        return Json([])
+    conversation = await rooms.conversations.find(actor, conversation_id, agent_id)
+    return Json(
+        await listing.of_conversation(
+            rooms,
+            actor,
+            conversation,
+            asked,
+            types=include_return_message_types,
+            oldest_first=not conversation_id.startswith("conv-"),
+        )
+    )
+
+
+@router.post("/{conversation_id}/stream")
+async def stream(rooms: InRooms, actor: AsActor, conversation_id: Reference, body: ResumeIn) -> Response:
+    conversation = await rooms.conversations.find(actor, conversation_id, body.agent_id)
+    run = await run_to_resume(rooms, actor, conversation, body)
+    types = (run.request.get("config") or {}).get("include_return_message_types")
+    return watching.show(rooms.engine, run.id, after=body.starting_after, types=types, pings=body.include_pings)
+
+
+@router.post("/{conversation_id}/cancel")
+async def cancel(rooms: InRooms, actor: AsActor, conversation_id: Reference, agent_id: str | None = None) -> Json:
+    conversation = await rooms.conversations.find(actor, conversation_id, agent_id)
+    active = await rooms.history.runs(
+        actor, RunFilter(conversation_id=conversation.id, statuses=("created", "running")), Page(limit=100)
+    )
+    if not active:
+        active = await listing.waiting_runs(rooms, actor, conversation)
+    if not active:
+        raise NothingToCancel(f"CONFLICT: No active runs to cancel for conversation {conversation_id}")
+    results = {run.id: await rooms.engine.cancel(run, actor.user_id) for run in active}
+    return Json({run_id: "cancelled" if done else "failed" for run_id, done in results.items()})
+
+
+@router.post("/{conversation_id}/compact")
+async def compact(rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Body) -> Json:
+    conversation = await rooms.conversations.find(actor, conversation_id, body.get("agent_id"))
+    return Json(await compacted(rooms, conversation.id, body))
+
+
+async def compacted(rooms: InRooms, conversation_id: str, body: dict[str, Any]) -> dict[str, Any]:
+    settings = body.get("compaction_settings")
+    if settings is not None and not isinstance(settings, dict):
+        complaint = {"type": "dict_type", "loc": ("body", "compaction_settings"), "msg": "Input should be an object"}
+        raise RequestValidationError([complaint | {"input": settings}])
+    done = await rooms.upkeep.compact(conversation_id, settings)
+    return {
+        "summary": done.summary,
+        "num_messages_before": done.count_before,
+        "num_messages_after": done.count_after,
+    }
+
+
+@router.post("/{conversation_id}/recompile")
+async def recompile(
+    rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Body, dry_run: bool = False
+) -> Json:
+    conversation = await rooms.conversations.find(actor, conversation_id, body.get("agent_id"))
+    return Json(await rooms.upkeep.recompile(conversation.id, dry_run=dry_run))

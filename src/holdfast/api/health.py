@@ -1,0 +1,18 @@
+"""Is the server up? Both routes are open to anyone, and answer in the contract's words with our own version beside."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from holdfast import __version__
+from holdfast.api.responses import Json
+
+router = APIRouter(prefix="/v1", tags=["health"])
+
+SPOKEN_VERSION = "0.16.8"  # the server whose API we speak; clients compare it as a semantic version
+
+
+@router.get("/health")
+@router.get("/ready")
+async def health() -> Json:
+    return Json({"version": SPOKEN_VERSION, "status": "ok", "holdfast": __version__})

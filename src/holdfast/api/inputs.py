@@ -1,0 +1,252 @@
+"""What clients send to an agent, parsed: messages, approvals, tool returns, and the options beside them.
+
+Pydantic checks the shapes (422 with what is wrong); `run_request` turns them into the value the engine takes.
+Only the first item decides what the request is: after an approval, later messages are follow-ups.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from holdfast.core.errors import Invalid
+from holdfast.core.messages import (
+    Answer,
+    Approval,
+    AssistantBody,
+    Body,
+    Draft,
+    Image,
+    Part,
+    Reasoning,
+    SystemBody,
+    Text,
+    ToolResult,
+    UserBody,
+    plain_text,
+)
+from holdfast.core.model import ToolSpec
+from holdfast.core.request import DEFAULT_MAX_STEPS, RunRequest
+
+
+class Lenient(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class PartIn(Lenient):
+    """A content part. Kinds that make no sense as input are kept as their text."""
+
+    type: str
+    text: str | None = None
+    source: dict[str, Any] | None = None
+    reasoning: str | None = None
+    signature: str | None = None
+
+    def part(self) -> Part:
+        match self.type:
+            case "image":
+                return _image(self.source or {})
+            case "reasoning":
+                return Reasoning(self.reasoning or "", self.signature)
+            case "text":
+                return Text(self.text or "")
+            case other:
+                raise Invalid(f"A content part of type {other!r} cannot be sent; use text or image.")
+
+
+Content = str | list[PartIn]
+
+
+def _image(source: dict[str, Any]) -> Image:
+    if source.get("type") == "url" and isinstance(source.get("url"), str):
+        return Image(url=source["url"], detail=source.get("detail"))
+    if isinstance(source.get("data"), str):
+        return Image(
+            data=source["data"], media_type=source.get("media_type") or "image/png", detail=source.get("detail")
+        )
+    raise Invalid("An image needs a source with a url, or with base64 data and its media_type.")
+
+
+def _parts(content: Content) -> tuple[Part, ...]:
+    return (Text(content),) if isinstance(content, str) else tuple(item.part() for item in content)
+
+
+class MessageIn(Lenient):
+    type: Literal["message"] | None = "message"
+    role: Literal["user", "system", "assistant"]
+    content: Content
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+    group_id: str | None = None
+
+    def draft(self) -> Draft:
+        parts = _parts(self.content)
+        body: Body
+        match self.role:
+            case "user":
+                body = UserBody(parts)
+            case "assistant":
+                body = AssistantBody(parts)
+            case "system":
+                body = SystemBody(plain_text(parts))
+        return Draft(
+            body,
+            otid=self.otid or str(uuid4()),
+            name=self.name,
+            sender_id=self.sender_id,
+            group_id=self.group_id,
+        )
+
+
+class ApprovalElement(Lenient):
+    type: Literal["approval"]
+    tool_call_id: str
+    approve: bool
+    reason: str | None = None
+
+    def answer(self) -> Answer:
+        return Approval(self.tool_call_id, self.approve, self.reason)
+
+
+class ToolReturnElement(Lenient):
+    type: Literal["tool"]
+    tool_call_id: str
+    tool_return: Content
+    status: Literal["success", "error"]
+    stdout: list[str] | None = None
+    stderr: list[str] | None = None
+
+    def answer(self) -> Answer:
+        content: str | tuple[Text | Image, ...]
+        if isinstance(self.tool_return, str):
+            content = self.tool_return
+        else:
+            content = tuple(part for part in _parts(self.tool_return) if isinstance(part, (Text, Image)))
+        return ToolResult(
+            self.tool_call_id,
+            self.status,
+            content,
+            stdout=None if self.stdout is None else tuple(self.stdout),
+            stderr=None if self.stderr is None else tuple(self.stderr),
+        )
+
+
+Element = Annotated[ApprovalElement | ToolReturnElement, Field(discriminator="type")]
+
+
+class ApprovalIn(Lenient):
+    type: Literal["approval"] = "approval"
+    approvals: list[Element] | None = None
+    approve: bool | None = None
+    approval_request_id: str | None = None
+    reason: str | None = None
+    otid: str | None = None
+
+    def answers(self) -> tuple[Answer, ...]:
+        if self.approvals:
+            return tuple(element.answer() for element in self.approvals)
+        if self.approve is not None and self.approval_request_id:
+            return (Approval(self.approval_request_id, self.approve, self.reason),)
+        return ()
+
+
+class ToolReturnIn(Lenient):
+    type: Literal["tool_return"]
+    tool_returns: list[ToolReturnElement]
+    otid: str | None = None
+
+    def answers(self) -> tuple[Answer, ...]:
+        return tuple(element.answer() for element in self.tool_returns)
+
+
+def _kind(item: Any) -> str | None:
+    if not isinstance(item, dict):
+        return None
+    if item.get("type"):
+        return str(item["type"])
+    return "approval" if "approve" in item or "approval_request_id" in item else "message"
+
+
+ItemIn = Annotated[
+    Annotated[MessageIn, Tag("message")]
+    | Annotated[ApprovalIn, Tag("approval")]
+    | Annotated[ToolReturnIn, Tag("tool_return")],
+    Discriminator(_kind),
+]
+
+
+class ClientToolIn(Lenient):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description or "", self.parameters or {"type": "object", "properties": {}})
+
+
+class SendIn(Lenient):
+    """The body of every route that sends to an agent."""
+
+    messages: list[ItemIn] | None = None
+    input: Content | None = None
+    max_steps: int = DEFAULT_MAX_STEPS
+    use_assistant_message: bool = True
+    assistant_message_tool_name: str = "send_message"
+    assistant_message_tool_kwarg: str = "message"
+    include_return_message_types: list[str] | None = None
+    client_tools: list[ClientToolIn] | None = None
+    override_model: str | None = None
+    override_system: str | None = Field(None, alias="system")
+    include_compaction_messages: bool = False
+    streaming: bool | None = None
+    stream_tokens: bool = False
+    include_pings: bool = True
+    background: bool = False
+    callback_url: str | None = None
+    agent_id: str | None = None
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+    @model_validator(mode="after")
+    def _one_input(self) -> SendIn:
+        if (self.messages is None) == (self.input is None):
+            raise ValueError("Exactly one of messages and input must be given")
+        if self.messages is not None and not self.messages:
+            raise ValueError("Messages must not be empty")
+        return self
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "use_assistant_message": self.use_assistant_message,
+            "assistant_message_tool_name": self.assistant_message_tool_name,
+            "assistant_message_tool_kwarg": self.assistant_message_tool_kwarg,
+            "include_return_message_types": self.include_return_message_types,
+        }
+
+
+def run_request(body: SendIn, run_type: str) -> RunRequest:
+    """The request as the engine takes it."""
+    items: list[Any] = list(body.messages or [MessageIn(role="user", content=body.input or "")])
+    answers: tuple[Answer, ...] | None = None
+    if not isinstance(items[0], MessageIn):
+        answers = items[0].answers()
+        items = items[1:]
+    types = body.include_return_message_types
+    return RunRequest(
+        messages=tuple(item.draft() for item in items if isinstance(item, MessageIn)),
+        answers=answers,
+        run_type=run_type,
+        max_steps=body.max_steps,
+        stream_tokens=body.stream_tokens,
+        background=body.background,
+        client_tools=tuple(tool.spec() for tool in body.client_tools or ()),
+        override_model=body.override_model,
+        override_system=body.override_system,
+        include_types=None if types is None else tuple(types),
+        include_compaction=body.include_compaction_messages,
+        callback_url=body.callback_url,
+        config=body.config(),
+    )

@@ -1,0 +1,163 @@
+"""An agent's messages: sending, streaming, listing, cancelling, and upkeep of its default conversation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from holdfast.api import listing, sending
+from holdfast.api.conversations import compacted
+from holdfast.api.inputs import SendIn
+from holdfast.api.parameters import AgentId, AsActor, Body, InRooms, MessageId, page
+from holdfast.api.responses import Json
+from holdfast.api.shapes_context import context_wire
+from holdfast.api.shapes_runs import run_wire
+from holdfast.core.errors import NotFound, NothingToCancel
+from holdfast.core.lifecycle import can_cancel
+from holdfast.core.outward import outward
+from holdfast.core.records import Run
+from holdfast.ports.history import MessageScope, RunFilter
+from holdfast.ports.paging import Page
+
+router = APIRouter(prefix="/v1")
+
+
+@router.post("/agents/{agent_id}/messages")
+async def send(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn) -> Response:
+    conversation = await rooms.conversations.store.default_of(actor, agent_id)
+    streaming = bool(body.streaming)
+    run_type = "send_message_streaming" if streaming else "send_message"
+    return await sending.send(rooms, actor, conversation, body, streaming=streaming, run_type=run_type)
+
+
+@router.post("/agents/{agent_id}/messages/stream")
+async def send_stream(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn) -> Response:
+    conversation = await rooms.conversations.store.default_of(actor, agent_id)
+    return await sending.send(rooms, actor, conversation, body, streaming=True, run_type="send_message_streaming")
+
+
+@router.post("/agents/{agent_id}/messages/async")
+async def send_async(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn) -> Json:
+    conversation = await rooms.conversations.store.default_of(actor, agent_id)
+    return Json(run_wire(await sending.send_async(rooms, actor, conversation, body)))
+
+
+@router.get("/agents/{agent_id}/messages")
+async def list_messages(
+    rooms: InRooms,
+    actor: AsActor,
+    agent_id: AgentId,
+    asked: Annotated[Page, page(100)],
+    conversation_id: str | None = None,
+    include_return_message_types: Annotated[list[str] | None, Query()] = None,
+) -> Json:
+    """Without `conversation_id`: of all the agent's conversations. With order `desc` the newest are selected and come
+    back oldest first."""
+    default = await rooms.conversations.store.default_of(actor, agent_id)
+    scope = MessageScope(agent_id=agent_id)
+    if conversation_id == "default":
+        scope = MessageScope(conversation_id=default.id)
+    elif conversation_id is not None:
+        scope = MessageScope(conversation_id=(await rooms.conversations.find(actor, conversation_id)).id)
+    found = await rooms.history.messages(actor, scope, asked)
+    if not asked.ascending:
+        found = list(reversed(found))
+    return Json(listing.wire(found, include_return_message_types))
+
+
+@router.post("/agents/{agent_id}/messages/cancel")
+async def cancel(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Body) -> Json:
+    """The runs named, or the agent's active ones, or else its newest one."""
+    await rooms.conversations.store.default_of(actor, agent_id)
+    results: dict[str, str] = {}
+    if run_ids := body.get("run_ids"):
+        for run_id in run_ids:
+            results[str(run_id)] = await _cancel_named(rooms, actor, agent_id, str(run_id))
+        return Json(results)
+    for run in await _runs_to_cancel(rooms, actor, agent_id):
+        results[run.id] = "cancelled" if await rooms.engine.cancel(run, actor.user_id) else "failed"
+    if not results:
+        raise NothingToCancel(f"CONFLICT: No active runs to cancel for agent {agent_id}")
+    return Json(results)
+
+
+async def _cancel_named(rooms: InRooms, actor: AsActor, agent_id: str, run_id: str) -> str:
+    try:
+        run = await rooms.history.run(actor, run_id)
+    except NotFound:
+        return "failed"
+    if run.agent_id != agent_id:
+        return "failed"
+    return "cancelled" if await rooms.engine.cancel(run, actor.user_id) else "failed"
+
+
+async def _runs_to_cancel(rooms: InRooms, actor: AsActor, agent_id: str) -> list[Run]:
+    """Active runs of every conversation of the agent; runs that wait for a human; else the newest (a no-op)."""
+    mine = RunFilter(agent_ids=(agent_id,), statuses=("created", "running"))
+    if active := await rooms.history.runs(actor, mine, Page(limit=100)):
+        return list(active)
+    recent = await rooms.history.runs(actor, RunFilter(agent_ids=(agent_id,)), Page(limit=20))
+    waiting = [run for run in recent if can_cancel(run.status, run.stop_reason)]
+    return waiting or list(recent[:1])
+
+
+@router.patch("/agents/{agent_id}/reset-messages")
+async def reset(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Body) -> Json:
+    conversation = await rooms.conversations.store.default_of(actor, agent_id)
+    await rooms.conversations.store.reset(conversation.id)
+    return Json(await rooms.agent_state(actor, agent_id))
+
+
+@router.post("/agents/{agent_id}/summarize")
+async def summarize(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Body) -> Json:
+    conversation = await rooms.conversations.store.default_of(actor, agent_id)
+    return Json(await compacted(rooms, conversation.id, body))
+
+
+@router.post("/agents/{agent_id}/recompile")
+@router.post("/agents/{agent_id}/system-prompt/recompile")
+async def recompile(rooms: InRooms, actor: AsActor, agent_id: AgentId, dry_run: bool = False) -> Json:
+    conversation = await rooms.conversations.store.default_of(actor, agent_id)
+    return Json(await rooms.upkeep.recompile(conversation.id, dry_run=dry_run))
+
+
+@router.get("/agents/{agent_id}/context")
+async def context(rooms: InRooms, actor: AsActor, agent_id: AgentId, conversation_id: str | None = None) -> Json:
+    reference = conversation_id or "default"
+    conversation = await rooms.conversations.find(actor, reference, agent_id)
+    return Json(context_wire(await rooms.upkeep.overview(conversation.id)))
+
+
+@router.patch("/agents/{agent_id}/messages/{message_id}")
+async def modify(agent_id: AgentId, message_id: str) -> Json:
+    """Stored messages are facts; no release of the API ever allowed this."""
+    return Json({"detail": "Method Not Allowed"}, 405)
+
+
+# ---- across agents --------------------------------------------------------------------------------------------------
+
+
+@router.get("/messages")
+async def list_all(
+    rooms: InRooms,
+    actor: AsActor,
+    asked: Annotated[Page, page(100)],
+    conversation_id: str | None = None,
+    include_return_message_types: Annotated[list[str] | None, Query()] = None,
+) -> Json:
+    scope = MessageScope()
+    if conversation_id is not None:
+        scope = MessageScope(conversation_id=(await rooms.conversations.find(actor, conversation_id)).id)
+    found = await rooms.history.messages(actor, scope, asked)
+    if not asked.ascending:
+        found = list(reversed(found))
+    return Json(listing.wire(found, include_return_message_types))
+
+
+@router.get("/messages/{message_id}")
+async def retrieve(rooms: InRooms, actor: AsActor, message_id: MessageId) -> Json:
+    """A list: the parts of the message, the last one first, which is where clients look for a pending approval."""
+    message = await rooms.history.message(actor, message_id)
+    return Json(list(reversed(outward(message))))

@@ -1,0 +1,39 @@
+"""The models one can use: /v1/models and /v1/models/embedding, as the providers offer them now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from holdfast.api.parameters import InRooms
+from holdfast.api.responses import Json
+from holdfast.api.shapes_models import embedding_wire, model_wire
+
+router = APIRouter(prefix="/v1/models", tags=["models"])
+
+CATEGORY = "base"  # all providers are the server's own; there are no keys of users
+
+
+@router.get("")
+async def list_models(
+    rooms: InRooms,
+    provider_category: Annotated[list[str] | None, Query()] = None,
+    provider_name: str | None = None,
+    provider_type: str | None = None,
+) -> Json:
+    if provider_category is not None and CATEGORY not in provider_category:
+        return Json([])
+    shown = [
+        model_wire(info)
+        for info in await rooms.models.list_models()
+        if info.kind == "llm"
+        and provider_name in (None, info.provider_name)
+        and provider_type in (None, info.provider_type)
+    ]
+    return Json(shown)
+
+
+@router.get("/embedding")
+async def list_embedding_models(rooms: InRooms) -> Json:
+    return Json([embedding_wire(info) for info in await rooms.models.list_models() if info.kind == "embedding"])

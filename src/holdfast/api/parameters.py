@@ -1,0 +1,95 @@
+"""Parameters that many routes share: ids in paths, pages in queries, who asks, and the rooms to ask."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import Depends, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+
+from holdfast.api.rooms import Rooms
+from holdfast.core.records import Actor
+from holdfast.ports.paging import Page
+
+_UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+
+
+def id_pattern(prefix: str) -> str:
+    return f"^{prefix}-{_UUID4}$"
+
+
+AgentId = Annotated[str, Path(pattern=id_pattern("agent"))]
+ToolId = Annotated[str, Path(pattern=id_pattern("tool"))]
+BlockId = Annotated[str, Path(pattern=id_pattern("block"))]
+MessageId = Annotated[str, Path(pattern=id_pattern("message"))]
+StepId = Annotated[str, Path(pattern=id_pattern("step"))]
+
+
+def _rooms(request: Request) -> Rooms:
+    rooms: Rooms = request.app.state.rooms
+    return rooms
+
+
+def _actor(request: Request) -> Actor:
+    actor: Actor = request.state.actor
+    return actor
+
+
+InRooms = Annotated[Rooms, Depends(_rooms)]
+AsActor = Annotated[Actor, Depends(_actor)]
+
+
+def is_modern(request: Request) -> bool:
+    """Whether a 1.x SDK asks (contract/wire.md, section 1): relationships are then left out unless included."""
+    headers = request.headers
+    if headers.get("x-stainless-package-version") or not headers.get("user-agent"):
+        return True
+    agent = headers.get("user-agent", "").lower()
+    return agent.startswith(("letta/python 1", "letta/js 1", "letta-code"))
+
+
+Modern = Annotated[bool, Depends(is_modern)]
+
+
+def page(default_limit: int = 50, default_order: Literal["asc", "desc"] = "desc", max_limit: int = 1000) -> Any:
+    """A dependency that reads limit, order and cursors, with the route's own defaults."""
+
+    def read(
+        limit: Annotated[int | None, Query(ge=0, le=max_limit)] = None,
+        order: Literal["asc", "desc"] | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        order_by: str | None = None,
+    ) -> Page:
+        return Page(
+            limit=default_limit if limit is None else limit,
+            order=order or default_order,
+            after=after,
+            before=before,
+            order_by=order_by or "created_at",
+        )
+
+    return Depends(read)
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """An optional JSON object: an empty body and `{}` are the same thing."""
+    raw = await request.body()
+    if not raw.strip():
+        return {}
+    try:
+        data = orjson.loads(raw)
+    except ValueError as error:
+        raise RequestValidationError(
+            [{"type": "json_invalid", "loc": ("body",), "msg": str(error), "input": {}}]
+        ) from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        complaint = {"type": "dict_type", "loc": ("body",), "msg": "Input should be a JSON object", "input": data}
+        raise RequestValidationError([complaint])
+    return data
+
+
+Body = Annotated[dict[str, Any], Depends(json_body)]

@@ -1,0 +1,199 @@
+"""Runs and steps: listing, reading, resuming a stream, feedback."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, get_args
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from holdfast.api import listing, watching
+from holdfast.api.parameters import AsActor, Body, InRooms, StepId, page
+from holdfast.api.responses import Json
+from holdfast.api.resuming import ResumeIn
+from holdfast.api.shapes_runs import run_wire, step_wire, usage_wire
+from holdfast.core.errors import Invalid, InvalidArgument
+from holdfast.core.lifecycle import RunStatus
+from holdfast.core.records import Run
+from holdfast.ports.history import MessageScope, RunFilter, StepFilter
+from holdfast.ports.paging import Page
+
+router = APIRouter(prefix="/v1")
+
+
+@router.get("/runs")
+async def list_runs(
+    rooms: InRooms,
+    actor: AsActor,
+    asked: Annotated[Page, page(100)],
+    agent_id: str | None = None,
+    agent_ids: Annotated[list[str] | None, Query()] = None,
+    statuses: Annotated[list[str] | None, Query()] = None,
+    stop_reason: str | None = None,
+    background: bool | None = None,
+    conversation_id: str | None = None,
+    active: bool = False,
+    ascending: bool | None = None,
+) -> Json:
+    wanted = RunFilter(
+        agent_ids=[*(agent_ids or ()), *([agent_id] if agent_id else ())],
+        statuses=_statuses(statuses, active),
+        stop_reason=stop_reason,
+        background=background,
+        conversation_id=conversation_id,
+    )
+    if ascending is not None:
+        asked = Page(asked.limit, "asc" if ascending else "desc", asked.after, asked.before, asked.order_by)
+    return Json([run_wire(run) for run in await rooms.history.runs(actor, wanted, asked)])
+
+
+def _statuses(asked: list[str] | None, active: bool) -> list[str]:
+    for status in asked or ():
+        if status not in get_args(RunStatus):
+            raise Invalid(f"'{status}' is not a valid RunStatus")
+    return ["created", "running"] if active else list(asked or ())
+
+
+@router.get("/runs/active")
+async def list_active(rooms: InRooms, actor: AsActor, agent_id: str | None = None) -> Json:
+    wanted = RunFilter(agent_ids=[agent_id] if agent_id else [], statuses=["created", "running"])
+    return Json([run_wire(run) for run in await rooms.history.runs(actor, wanted, Page(limit=1000))])
+
+
+async def _run(rooms: InRooms, actor: AsActor, run_id: str) -> Run:
+    if not run_id.startswith("run-"):
+        raise InvalidArgument(f"Invalid run ID format: {run_id}. Expected format: 'run-<uuid4>'")
+    return await rooms.history.run(actor, run_id)
+
+
+@router.get("/runs/{run_id}")
+async def retrieve(rooms: InRooms, actor: AsActor, run_id: str) -> Json:
+    return Json(run_wire(await _run(rooms, actor, run_id)))
+
+
+@router.delete("/runs/{run_id}")
+async def delete(rooms: InRooms, actor: AsActor, run_id: str) -> Json:
+    run = await _run(rooms, actor, run_id)
+    await rooms.history.delete_run(actor, run_id)
+    return Json(run_wire(run))
+
+
+@router.get("/runs/{run_id}/messages")
+async def messages(rooms: InRooms, actor: AsActor, run_id: str, asked: Annotated[Page, page(100, "asc")]) -> Json:
+    run = await _run(rooms, actor, run_id)
+    found = await rooms.history.messages(actor, MessageScope(run_id=run_id), asked)
+    types = (run.request.get("config") or {}).get("include_return_message_types")
+    return Json(listing.wire(found, types))
+
+
+@router.get("/runs/{run_id}/steps")
+async def steps(rooms: InRooms, actor: AsActor, run_id: str, asked: Annotated[Page, page(100)]) -> Json:
+    await _run(rooms, actor, run_id)
+    found = await rooms.history.steps(actor, StepFilter(run_id=run_id), asked)
+    return Json([step_wire(step) for step in found])
+
+
+@router.get("/runs/{run_id}/usage")
+async def usage(rooms: InRooms, actor: AsActor, run_id: str) -> Json:
+    await _run(rooms, actor, run_id)
+    return Json(usage_wire(await rooms.history.steps(actor, StepFilter(run_id=run_id), Page(limit=1000))))
+
+
+@router.get("/runs/{run_id}/metrics")
+async def metrics(rooms: InRooms, actor: AsActor, run_id: str) -> Json:
+    run = await _run(rooms, actor, run_id)
+    return Json(
+        {
+            "id": run.id,
+            "agent_id": run.agent_id,
+            "project_id": run.project_id,
+            "run_start_ns": int(run.created_at.timestamp() * 1e9),
+            "run_ns": run.total_duration_ns,
+            "ttft_ns": run.ttft_ns,
+            "num_steps": run.num_steps,
+            "tools_used": list(run.tools_used) or None,
+        }
+    )
+
+
+@router.post("/runs/{run_id}/stream")
+async def stream(
+    rooms: InRooms,
+    actor: AsActor,
+    run_id: str,
+    body: Body,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    run = await _run(rooms, actor, run_id)
+    asked = ResumeIn.model_validate(body)
+    after = asked.starting_after
+    if not after and last_event_id is not None and last_event_id.isdigit():
+        after = int(last_event_id)
+    types = (run.request.get("config") or {}).get("include_return_message_types")
+    return watching.show(rooms.engine, run.id, after=after, types=types, pings=asked.include_pings)
+
+
+# ---- steps ----------------------------------------------------------------------------------------------------------
+
+
+@router.get("/steps")
+async def list_steps(
+    rooms: InRooms,
+    actor: AsActor,
+    asked: Annotated[Page, page(50)],
+    agent_id: str | None = None,
+    model: str | None = None,
+    feedback: Literal["positive", "negative"] | None = None,
+    has_feedback: bool | None = None,
+    project_id: str | None = None,
+    start_date: datetime | None = None,
+    end_date: datetime | None = None,
+) -> Json:
+    wanted = StepFilter(
+        agent_id=agent_id,
+        model=model,
+        feedback=feedback,
+        has_feedback=has_feedback,
+        project_id=project_id,
+        start_date=start_date,
+        end_date=end_date,
+    )
+    return Json([step_wire(step) for step in await rooms.history.steps(actor, wanted, asked)])
+
+
+@router.get("/steps/{step_id}")
+async def retrieve_step(rooms: InRooms, actor: AsActor, step_id: StepId) -> Json:
+    return Json(step_wire(await rooms.history.step(actor, step_id)))
+
+
+@router.get("/steps/{step_id}/messages")
+async def step_messages(
+    rooms: InRooms, actor: AsActor, step_id: StepId, asked: Annotated[Page, page(100, "asc")]
+) -> Json:
+    await rooms.history.step(actor, step_id)
+    return Json(listing.wire(await rooms.history.messages(actor, MessageScope(step_id=step_id), asked)))
+
+
+@router.get("/steps/{step_id}/metrics")
+async def step_metrics(rooms: InRooms, actor: AsActor, step_id: StepId) -> Json:
+    step = await rooms.history.step(actor, step_id)
+    shown: dict[str, Any] = {
+        "id": step.id,
+        "agent_id": step.agent_id,
+        "run_id": step.run_id,
+        "project_id": step.project_id,
+        "step_start_ns": int(step.created_at.timestamp() * 1e9),
+        "llm_request_ns": step.llm_ns,
+        "tool_execution_ns": step.tool_ns,
+        "step_ns": step.step_ns,
+    }
+    return Json(shown)
+
+
+@router.patch("/steps/{step_id}/feedback")
+async def give_feedback(rooms: InRooms, actor: AsActor, step_id: StepId, body: Body) -> Json:
+    feedback = body.get("feedback")
+    if feedback not in ("positive", "negative", None):
+        raise InvalidArgument(f"feedback must be positive, negative or null, not {feedback!r}")
+    return Json(step_wire(await rooms.history.give_feedback(actor, step_id, feedback, body.get("tags"))))

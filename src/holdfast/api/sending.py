@@ -1,0 +1,56 @@
+"""Sending to an agent or a conversation: one function behind every route that does it."""
+
+from __future__ import annotations
+
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import Response
+
+from holdfast.api import watching
+from holdfast.api.inputs import SendIn, run_request
+from holdfast.api.problems import problem
+from holdfast.api.rooms import Rooms
+from holdfast.core.errors import Invalid, PendingApproval
+from holdfast.core.records import Actor, Conversation, Run
+from holdfast.core.request import RunRequest
+
+NO_STREAMING = (
+    "Streaming options set without streaming enabled. Either set streaming=true or leave out "
+    "stream_tokens, include_pings and background."
+)
+
+
+async def send(
+    rooms: Rooms, actor: Actor, conversation: Conversation, body: SendIn, *, streaming: bool, run_type: str
+) -> Response:
+    """Accept the request and answer it in the way it asks for."""
+    if not streaming and (body.stream_tokens or body.background or not body.include_pings):
+        raise RequestValidationError([{"type": "value_error", "loc": ("body",), "msg": NO_STREAMING, "input": None}])
+    await check_model(rooms, body)
+    request = run_request(body, run_type)
+    try:
+        run = await rooms.engine.start(actor, conversation.id, request)
+    except PendingApproval as error:
+        if streaming:
+            return watching.refusal(error, hide_text=False)
+        return problem(error, pending_as_object=conversation.is_default)
+    except Invalid as error:
+        if streaming:
+            return watching.refusal(error, hide_text=True)
+        raise
+    if not streaming:
+        return await watching.answer(rooms.engine, run.id, request.include_types)
+    return watching.show(rooms.engine, run.id, types=request.include_types, pings=body.include_pings)
+
+
+async def send_async(rooms: Rooms, actor: Actor, conversation: Conversation, body: SendIn) -> Run:
+    """Accept the request and leave it to run in the background."""
+    await check_model(rooms, body)
+    request = run_request(body, "send_message_async")
+    as_background = RunRequest.from_json(request.to_json() | {"background": True, "client_tools": []})
+    return await rooms.engine.start(actor, conversation.id, as_background)
+
+
+async def check_model(rooms: Rooms, body: SendIn) -> None:
+    """A model nobody knows is refused before anything is written."""
+    if body.override_model is not None:
+        await rooms.models.find(body.override_model)

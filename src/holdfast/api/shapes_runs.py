@@ -1,0 +1,112 @@
+"""Runs, steps and conversations as clients read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.api.responses import moment, naive_moment
+from holdfast.core.model import Usage
+from holdfast.core.records import Conversation, Run, Step
+
+
+def run_wire(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "status": run.status,
+        "created_at": moment(run.created_at),
+        "completed_at": naive_moment(run.completed_at),
+        "agent_id": run.agent_id,
+        "conversation_id": None if run.in_default_conversation else run.conversation_id,
+        "base_template_id": run.base_template_id,
+        "background": run.background,
+        "metadata": dict(run.metadata),
+        "request_config": run.request.get("config") or None,
+        "stop_reason": run.stop_reason,
+        "callback_url": run.callback_url,
+        "callback_sent_at": naive_moment(run.callback_sent_at),
+        "callback_status_code": run.callback_status_code,
+        "callback_error": run.callback_error,
+        "ttft_ns": run.ttft_ns,
+        "total_duration_ns": run.total_duration_ns,
+    }
+
+
+def step_wire(step: Step) -> dict[str, Any]:
+    usage = step.usage
+    error = step.error
+    return {
+        "id": step.id,
+        "agent_id": step.agent_id,
+        "run_id": step.run_id,
+        "status": step.status,
+        "stop_reason": step.stop_reason,
+        "model": step.model,
+        "model_handle": step.model_handle,
+        "model_endpoint": step.model_endpoint,
+        "provider_name": step.provider_name,
+        "provider_category": "base",
+        "provider_id": None,
+        "context_window_limit": step.context_window_limit,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "cached_input_tokens": usage.cached_input_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        **_details(usage),
+        "error_type": error["error_type"] if error else None,
+        "error_data": dict(error) if error else None,
+        "feedback": step.feedback,
+        "messages": [],
+        "origin": None,
+        "project_id": step.project_id,
+        "request_id": None,
+        "tags": list(step.tags),
+        "tid": None,
+        "trace_id": None,
+    }
+
+
+def _details(usage: Usage) -> dict[str, Any]:
+    prompt = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    return {
+        "prompt_tokens_details": prompt if any(v is not None for v in prompt.values()) else None,
+        "completion_tokens_details": (
+            None if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
+        ),
+    }
+
+
+def usage_wire(steps: Sequence[Step]) -> dict[str, Any]:
+    """The sum over a run's steps, in the shape clients know from OpenAI."""
+    total = Usage()
+    for step in steps:
+        total = total.plus(step.usage)
+    return {
+        "completion_tokens": total.completion_tokens,
+        "prompt_tokens": total.prompt_tokens,
+        "total_tokens": total.total_tokens,
+        **_details(total),
+    }
+
+
+def conversation_wire(conversation: Conversation, context_ids: Sequence[str] | None = None) -> dict[str, Any]:
+    return {
+        "id": conversation.id,
+        "agent_id": conversation.agent_id,
+        "summary": conversation.summary,
+        "description": conversation.description,
+        "archived": conversation.archived_at is not None,
+        "archived_at": moment(conversation.archived_at),
+        "hidden": conversation.hidden,
+        "context_window_limit": conversation.context_window_limit,
+        "in_context_message_ids": list(context_ids or ()),
+        "model": conversation.model,
+        "model_settings": None if conversation.model_settings is None else dict(conversation.model_settings),
+        "last_message_at": moment(conversation.last_message_at),
+        "created_at": moment(conversation.created_at),
+        "updated_at": moment(conversation.updated_at),
+        "created_by_id": conversation.created_by,
+        "last_updated_by_id": conversation.updated_by,
+    }

@@ -1,0 +1,127 @@
+"""Tools over HTTP: /v1/tools. An agent's own tools are in `api.agent_parts`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import ConfigDict, Field
+
+from holdfast.api.bodies import Wire, body_of
+from holdfast.api.listing import sorted_by
+from holdfast.api.parameters import AsActor, InRooms, ToolId, page
+from holdfast.api.responses import Json
+from holdfast.api.shapes_records import tool_wire
+from holdfast.ports.paging import Page
+from holdfast.ports.tools import ToolFilter
+
+router = APIRouter(prefix="/v1/tools", tags=["tools"])
+
+OURS = (
+    "letta_core",
+    "letta_memory_core",
+    "letta_multi_agent_core",
+    "letta_sleeptime_core",
+    "letta_voice_sleeptime_core",
+    "letta_builtin",
+    "letta_files_core",
+)
+TYPES = frozenset({*OURS, "custom", "external_langchain", "external_composio", "external_mcp"})
+
+
+class Requirement(Wire):
+    name: str = Field(min_length=1)
+    version: str | None = None
+
+
+class ChangedTool(Wire):
+    """Every field of a tool that a client may set; what is left out, or null, stays as it is."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    source_code: str | None = None
+    source_type: str | None = None
+    json_schema: dict[str, Any] | None = None
+    args_json_schema: dict[str, Any] | None = None
+    description: str | None = None
+    tags: list[str] | None = None
+    default_requires_approval: bool | None = None
+    enable_parallel_execution: bool | None = None
+    return_char_limit: int | None = Field(None, ge=1, le=1_000_000)
+    pip_requirements: list[Requirement] | None = None
+    npm_requirements: list[Requirement] | None = None
+    metadata: dict[str, Any] | None = Field(None, alias="metadata_")
+
+
+class NewTool(ChangedTool):
+    source_code: str
+
+
+def _filter(
+    name: str | None = None,
+    names: Annotated[list[str] | None, Query()] = None,
+    tool_ids: Annotated[list[str] | None, Query()] = None,
+    search: str | None = None,
+    tool_types: Annotated[list[str] | None, Query()] = None,
+    exclude_tool_types: Annotated[list[str] | None, Query()] = None,
+    return_only_letta_tools: bool = False,
+    exclude_letta_tools: bool = False,
+) -> ToolFilter:
+    types = None if tool_types is None else tuple(tool_types)
+    if return_only_letta_tools:
+        types = tuple(kind for kind in OURS if types is None or kind in types)
+    return ToolFilter(
+        name=name,
+        names=None if names is None else tuple(names),
+        ids=None if tool_ids is None else tuple(tool_ids),
+        search=search,
+        types=types,
+        exclude_types=(*(exclude_tool_types or ()), *(OURS if exclude_letta_tools else ())),
+    )
+
+
+Filter = Annotated[ToolFilter, Depends(_filter)]
+
+
+@router.get("")
+async def list_tools(rooms: InRooms, actor: AsActor, wanted: Filter, page: Annotated[Page, page()]) -> Json:
+    found = await rooms.tools.listing(actor, wanted, sorted_by(page))
+    return Json([tool_wire(tool) for tool in found])
+
+
+@router.post("")
+async def create_tool(rooms: InRooms, actor: AsActor, body: Annotated[NewTool, body_of(NewTool)]) -> Json:
+    return Json(tool_wire(await rooms.tools.put(actor, body.given())))
+
+
+@router.put("")
+async def upsert_tool(rooms: InRooms, actor: AsActor, body: Annotated[NewTool, body_of(NewTool)]) -> Json:
+    return Json(tool_wire(await rooms.tools.put(actor, body.given())))
+
+
+@router.get("/count")
+async def count_tools(rooms: InRooms, actor: AsActor, wanted: Filter) -> Json:
+    return Json(await rooms.tools.count(actor, wanted))
+
+
+@router.post("/add-base-tools")
+async def add_base_tools(rooms: InRooms, actor: AsActor) -> Json:
+    return Json([tool_wire(tool) for tool in await rooms.tools.add_base_tools(actor)])
+
+
+@router.get("/{tool_id}")
+async def retrieve_tool(rooms: InRooms, actor: AsActor, tool_id: ToolId) -> Json:
+    return Json(tool_wire(await rooms.tools.get(actor, tool_id)))
+
+
+@router.patch("/{tool_id}")
+async def modify_tool(
+    rooms: InRooms, actor: AsActor, tool_id: ToolId, body: Annotated[ChangedTool, body_of(ChangedTool)]
+) -> Json:
+    return Json(tool_wire(await rooms.tools.change(actor, tool_id, body.given())))
+
+
+@router.delete("/{tool_id}")
+async def delete_tool(rooms: InRooms, actor: AsActor, tool_id: ToolId) -> Json:
+    await rooms.tools.delete(actor, tool_id)
+    return Json(None)

@@ -1,0 +1,126 @@
+"""The composition root: the only place that joins rooms.
+
+`Holdfast` opens everything a server needs, in order, and closes it in reverse. The HTTP application, the command line
+and the tests all go through it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+from fastapi import FastAPI
+from sqlalchemy.engine import make_url
+from starlette.types import ASGIApp
+
+from holdfast.api.app import guarded, install_rooms, make_app
+from holdfast.api.rooms import Rooms
+from holdfast.engine.engine import Engine
+from holdfast.engine.feed import Feed
+from holdfast.engine.wiring import Wiring
+from holdfast.ports.clock import Clock, SystemClock
+from holdfast.ports.model import ModelDirectory
+from holdfast.providers import catalog
+from holdfast.providers.directory import Directory
+from holdfast.records import demo
+from holdfast.settings import Settings
+from holdfast.storage.database import Database
+from holdfast.storage.migrate import migrate
+from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.run_store import SqlRunStore
+from holdfast.storage.search import SqlMessageSearch
+from holdfast.tools.builtins import Builtins, ByKind
+from holdfast.tools.process import ProcessToolbox
+
+
+class AlreadyRunning(Exception):
+    """Another process serves this SQLite file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdfast:
+    """A server that is open."""
+
+    database: Database
+    rooms: Rooms
+    engine: Engine
+
+
+@asynccontextmanager
+async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Holdfast]:
+    """Open everything, look after what an earlier process left, and close it all again."""
+    clock = clock or SystemClock()
+    async with AsyncExitStack() as stack:
+        _lock_sqlite(settings.database_url, stack)
+        database = Database(settings.database_url)
+        stack.callback(database.close)
+        migrate(database.engine)
+        first_start = await database.write(ensure_default, clock.now())
+        models = Directory(catalog.build(_provider_values(settings)))
+        stack.push_async_callback(models.close)
+        processes = ProcessToolbox()
+        await processes.start()
+        toolbox = ByKind(Builtins(SqlMessageSearch(database)), processes)
+        stack.push_async_callback(toolbox.close)
+        store = SqlRunStore(database, clock)
+        wiring = Wiring(
+            store=store,
+            models=models,
+            toolbox=toolbox,
+            clock=clock,
+            owner=f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}",
+            feed=Feed(store),
+            lease_seconds=settings.lease_seconds,
+        )
+        engine = Engine(wiring)
+        rooms = _rooms(database, clock, models, wiring, engine)
+        await engine.open(alone=database.is_sqlite)
+        stack.push_async_callback(engine.close)
+        if first_start and settings.demo:
+            await demo.make(rooms.agents, rooms.tools, DEFAULT_ACTOR)
+        yield Holdfast(database, rooms, engine)
+
+
+def _rooms(database: Database, clock: Clock, models: ModelDirectory, wiring: Wiring, engine: Engine) -> Rooms:
+    raise NotImplementedError
+
+
+def _provider_values(settings: Settings) -> dict[str, str | None]:
+    names = ("openai", "anthropic", "gemini")
+    return {f"{name}_{part}": getattr(settings, f"{name}_{part}") for name in names for part in ("api_key", "base_url")}
+
+
+def _lock_sqlite(url: str, stack: AsyncExitStack) -> None:
+    """One process per SQLite file, so that leases of an earlier process are known to be void."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return
+    path = Path(f"{parsed.database}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock: IO[str] = stack.enter_context(path.open("w"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise AlreadyRunning(
+            f"Another Holdfast is serving {parsed.database}. Stop it, or use another file or Postgres."
+        ) from error
+
+
+def http_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
+    """The HTTP application, which opens and closes the server with its own life."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with opened(settings, clock) as server:
+            install_rooms(app, server.rooms)
+            yield
+
+    app = make_app(lifespan)
+    return guarded(app, actor=DEFAULT_ACTOR, password=settings.password, max_body_bytes=settings.max_body_bytes)

@@ -1,0 +1,61 @@
+"""The command line: `holdfast serve`, `holdfast migrate`, `holdfast doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from holdfast import __version__
+from holdfast.settings import Settings, SettingsError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    environment = dict(os.environ)
+    for name, value in (
+        ("HOLDFAST_HOST", getattr(options, "host", None)),
+        ("HOLDFAST_PORT", getattr(options, "port", None)),
+        ("HOLDFAST_DATABASE", getattr(options, "database", None)),
+    ):
+        if value is not None:
+            environment[name] = str(value)
+    try:
+        settings = Settings.from_environment(environment)
+    except SettingsError as error:
+        print(f"holdfast: {error}", file=sys.stderr)
+        return 2
+    return _run(options.command, settings)
+
+
+def _run(command: str, settings: Settings) -> int:
+    """Each command lives in a file of its own and is loaded only when it is called."""
+    match command:
+        case "serve":
+            from holdfast.cli.serve import serve
+
+            return serve(settings)
+        case "migrate":
+            from holdfast.cli.database import migrate_database
+
+            return migrate_database(settings)
+        case _:
+            from holdfast.cli.doctor import doctor
+
+            return doctor(settings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="holdfast", description="A server for stateful AI agents.")
+    parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serve = commands.add_parser("serve", help="migrate the database and start the server")
+    serve.add_argument("--host", help="address to listen on (127.0.0.1)")
+    serve.add_argument("--port", help="port to listen on (8283)")
+    migrate = commands.add_parser("migrate", help="bring the database to this version's schema")
+    doctor = commands.add_parser("doctor", help="say what is set up, what is missing and how to get it")
+    for command in (serve, migrate, doctor):
+        command.add_argument("--database", metavar="URL", help="sqlite:///path or postgresql://user@host/name")
+    return parser

@@ -1,0 +1,79 @@
+"""`holdfast serve`: the HTTP server, in one process."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import sys
+
+import uvicorn
+
+from holdfast.app import AlreadyRunning, http_app
+from holdfast.settings import Settings
+
+
+def serve(settings: Settings) -> int:
+    """Serve until interrupted. Refuses to be reachable from elsewhere without a password."""
+    if settings.password is None and not _is_local(settings.host):
+        print(
+            f"holdfast: refusing to listen on {settings.host} without a password: anyone who can reach it could run "
+            "tools.\nSet HOLDFAST_PASSWORD, or listen on 127.0.0.1.",
+            file=sys.stderr,
+        )
+        return 2
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    config = uvicorn.Config(
+        http_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=5,
+    )
+    server = Greeting(config, settings)
+    try:
+        server.run()
+    except AlreadyRunning as error:
+        print(f"holdfast: {error}", file=sys.stderr)
+        return 1
+    return 0 if server.started else 1
+
+
+class Greeting(uvicorn.Server):
+    """Says what to do next once the port is open."""
+
+    def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
+        super().__init__(config)
+        self._settings = settings
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if self.started:
+            print(greeting(self._settings), flush=True)
+
+
+def greeting(settings: Settings) -> str:
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    url = f"http://{shown}:{settings.port}"
+    return f"""\
+Holdfast is listening on {url}
+  data     {_without_password(settings.database_url)}
+  API      {url}/docs, for the letta-client SDKs: base_url="{url}"
+  models   demo/rehearsal is built in; set OPENAI_API_KEY or ANTHROPIC_API_KEY for others
+  check    holdfast doctor
+Press Ctrl+C to stop."""
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    scheme, _, user = head.partition("://")
+    return f"{scheme}://{user.partition(':')[0]}@{tail}" if at else url
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,88 @@
+"""Bodies and answers as JSON, for the rows that keep them.
+
+Every value is an object with a `type` tag and its fields; fields at their default are left out, so adding a
+field with a default never needs a migration. Old histories must decode for ever: a tag is never reused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, cast
+
+from holdfast.core.errors import Broken
+from holdfast.core.messages import (
+    Approval,
+    ApprovalRequestBody,
+    ApprovalResponseBody,
+    AssistantBody,
+    Body,
+    CompactionStats,
+    Draft,
+    HiddenReasoning,
+    Image,
+    Reasoning,
+    SummaryBody,
+    SystemBody,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolReturnsBody,
+    UserBody,
+)
+
+_TAGS: dict[str, type[Any]] = {
+    "text": Text,
+    "image": Image,
+    "reasoning": Reasoning,
+    "hidden_reasoning": HiddenReasoning,
+    "tool_call": ToolCall,
+    "tool_result": ToolResult,
+    "approval": Approval,
+    "compaction_stats": CompactionStats,
+    "draft": Draft,
+    "system": SystemBody,
+    "user": UserBody,
+    "assistant": AssistantBody,
+    "approval_request": ApprovalRequestBody,
+    "approval_response": ApprovalResponseBody,
+    "tool_returns": ToolReturnsBody,
+    "summary": SummaryBody,
+}
+_NAMES = {cls: tag for tag, cls in _TAGS.items()}
+_DEFAULTS = {
+    cls: tuple((f.name, None if f.default is MISSING else f.default, f.default is MISSING) for f in fields(cls))
+    for cls in _NAMES
+}
+
+
+def encode(value: Any) -> Any:
+    """A tagged value, a tuple of them or a plain scalar, as JSON-ready data."""
+    if isinstance(value, tuple):
+        return [encode(item) for item in value]
+    if not is_dataclass(value):
+        return value
+    tag = _NAMES.get(type(value))
+    if tag is None:
+        raise Broken(f"{type(value).__name__} has no tag in core.codec; give it one before storing it.")
+    data: dict[str, Any] = {"type": tag}
+    for name, default, required in _DEFAULTS[type(value)]:
+        item = getattr(value, name)
+        if required or item != default:
+            data[name] = encode(item)
+    return data
+
+
+def decode(data: Any) -> Any:
+    """The inverse of `encode`. Lists become tuples."""
+    if isinstance(data, list):
+        return tuple(decode(item) for item in data)
+    if not isinstance(data, dict):
+        return data
+    cls = _TAGS.get(data["type"])
+    if cls is None:
+        raise Broken(f"A stored value has the unknown tag {data['type']!r}; is this database from a newer Holdfast?")
+    return cls(**{name: decode(item) for name, item in data.items() if name != "type"})
+
+
+def decode_body(data: Any) -> Body:
+    return cast(Body, decode(data))

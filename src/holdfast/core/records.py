@@ -1,0 +1,190 @@
+"""What users keep, as values: agents, tools, blocks, conversations, and the rows a run leaves behind.
+
+`records/` makes and changes them, `storage/` keeps them, `api/` shows them. Fields that only clients care about
+travel in `metadata` or as plain JSON; the loop never reads those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from holdfast.core.lifecycle import RunStatus, StopReason
+from holdfast.core.model import Usage
+from holdfast.core.state import OnUnknown
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks, as their credential proved it. Everything is looked up inside the actor's organisation."""
+
+    org_id: str
+    user_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Provenance that every record has."""
+
+    created_at: datetime
+    updated_at: datetime
+    created_by: str | None = None
+    updated_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool(Stamp):
+    id: str
+    org_id: str
+    name: str
+    tool_type: str = "custom"
+    description: str | None = None
+    source_code: str | None = None
+    source_type: str = "python"
+    json_schema: Json | None = None
+    args_json_schema: Json | None = None
+    tags: tuple[str, ...] = ()
+    default_requires_approval: bool | None = None
+    enable_parallel_execution: bool = False
+    return_char_limit: int = 50_000
+    pip_requirements: tuple[Json, ...] | None = None
+    npm_requirements: tuple[Json, ...] | None = None
+    metadata: Json | None = None
+    project_id: str | None = None
+    on_unknown: OnUnknown = "ask"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block(Stamp):
+    id: str
+    org_id: str
+    label: str
+    value: str
+    limit: int = 100_000
+    description: str | None = None
+    read_only: bool = False
+    hidden: bool | None = None
+    is_template: bool = False
+    metadata: Json | None = None
+    tags: tuple[str, ...] = ()
+    project_id: str | None = None
+    template_name: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    deployment_id: str | None = None
+    entity_id: str | None = None
+    preserve_on_migration: bool | None = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent(Stamp):
+    """`tool_rules` are in wire form; `model` is a handle. Tools and blocks are attached by rows of their own."""
+
+    id: str
+    org_id: str
+    name: str
+    system: str
+    agent_type: str = "letta_v1_agent"
+    model: str
+    model_settings: Json = field(default_factory=dict)
+    context_window_limit: int | None = None
+    embedding: str | None = None
+    embedding_config: Json | None = None
+    compaction_settings: Json | None = None
+    response_format: Json | None = None
+    tool_rules: tuple[Json, ...] = ()
+    parallel_tool_calls: bool = False
+    description: str | None = None
+    metadata: Json | None = None
+    tags: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    timezone: str = "UTC"
+    hidden: bool | None = None
+    message_buffer_autoclear: bool = False
+    enable_sleeptime: bool | None = None
+    max_files_open: int | None = None
+    per_file_view_window_char_limit: int | None = None
+    project_id: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    deployment_id: str | None = None
+    entity_id: str | None = None
+    identity_ids: tuple[str, ...] = ()
+    last_stop_reason: str | None = None
+    last_run_completion: datetime | None = None
+    last_run_duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation(Stamp):
+    """A line of messages. Each agent has one default conversation, which clients never see by id."""
+
+    id: str
+    org_id: str
+    agent_id: str
+    is_default: bool = False
+    summary: str | None = None
+    description: str | None = None
+    hidden: bool | None = None
+    archived_at: datetime | None = None
+    model: str | None = None
+    model_settings: Json | None = None
+    context_window_limit: int | None = None
+    last_message_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    id: str
+    org_id: str
+    agent_id: str
+    conversation_id: str
+    status: RunStatus
+    created_at: datetime
+    stop_reason: StopReason | None = None
+    turn_id: str = ""
+    background: bool = False
+    request: Json = field(default_factory=dict)
+    metadata: Json = field(default_factory=dict)
+    completed_at: datetime | None = None
+    callback_url: str | None = None
+    callback_sent_at: datetime | None = None
+    callback_status_code: int | None = None
+    callback_error: str | None = None
+    base_template_id: str | None = None
+    project_id: str | None = None
+    ttft_ns: int | None = None
+    total_duration_ns: int | None = None
+    num_steps: int = 0
+    tools_used: tuple[str, ...] = ()
+    last_event: int = 0
+    created_by: str | None = None
+    in_default_conversation: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    id: str
+    org_id: str
+    run_id: str
+    agent_id: str
+    created_at: datetime
+    status: str = "pending"  # pending, success, failed, cancelled
+    stop_reason: StopReason | None = None
+    model: str | None = None
+    model_handle: str | None = None
+    provider_name: str | None = None
+    model_endpoint: str | None = None
+    context_window_limit: int | None = None
+    usage: Usage = field(default_factory=Usage)
+    error: Json | None = None
+    feedback: str | None = None
+    tags: tuple[str, ...] = ()
+    project_id: str | None = None
+    llm_ns: int | None = None
+    tool_ns: int | None = None
+    step_ns: int | None = None

@@ -1,0 +1,162 @@
+"""Tool rules: which tools may be offered, which must be, and what calling one means for the turn.
+
+Nine kinds, as clients write them (`tool_rules` of an agent). A rule looks only at the calls made so far in the
+turn and at the last result. The same functions are asked twice: when tools are offered to the model, and
+again when a call is about to run, also after a human approved it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from holdfast.core.errors import Invalid
+
+RuleKind = Literal[
+    "run_first",
+    "exit_loop",
+    "continue_loop",
+    "constrain_child_tools",
+    "conditional",
+    "max_count_per_step",
+    "parent_last_tool",
+    "required_before_exit",
+    "requires_approval",
+]
+KINDS: frozenset[str] = frozenset(RuleKind.__args__)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. Only the fields of its kind are filled."""
+
+    kind: RuleKind
+    tool_name: str
+    children: tuple[str, ...] = ()
+    args: Mapping[str, Any] | None = None  # run_first: arguments filled in for the model
+    child_args: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # per child, likewise
+    outputs: Mapping[str, str] = field(default_factory=dict)  # conditional: result text -> child
+    default_child: str | None = None
+    require_output: bool = False
+    max_count: int | None = None
+
+
+def parse_rule(data: Mapping[str, Any]) -> Rule:
+    """A rule from its wire form; says what is wrong with one that makes no sense."""
+    kind, name = data.get("type"), data.get("tool_name")
+    if kind not in KINDS:
+        raise Invalid(f"Unknown tool rule type {kind!r}; use one of {sorted(KINDS)}.")
+    if not isinstance(name, str) or not name:
+        raise Invalid(f"A {kind} rule needs a tool_name.")
+    if kind == "max_count_per_step" and not isinstance(data.get("max_count_limit"), int):
+        raise Invalid(f"The max_count_per_step rule of {name} needs an integer max_count_limit.")
+    nodes = data.get("child_arg_nodes") or ()
+    return Rule(
+        kind=cast(RuleKind, kind),
+        tool_name=name,
+        children=tuple(data.get("children") or ()),
+        args=data.get("args"),
+        child_args={node["name"]: node["args"] for node in nodes if node.get("args")},
+        outputs=dict(data.get("child_output_mapping") or {}),
+        default_child=data.get("default_child"),
+        require_output=bool(data.get("require_output_mapping")),
+        max_count=data.get("max_count_limit"),
+    )
+
+
+def _of(rules: Sequence[Rule], kind: RuleKind) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules if rule.kind == kind)
+
+
+def offered(
+    rules: Sequence[Rule], available: Sequence[str], called: Sequence[str], last_result: str | None
+) -> tuple[str, ...]:
+    """The tools that may be called now, in the order they were given."""
+    if not called and (first := {rule.tool_name for rule in _of(rules, "run_first")} & set(available)):
+        return tuple(name for name in available if name in first)
+    allowed = set(available)
+    for rule in rules:
+        allowed &= _allowed_by(rule, set(available), called, last_result)
+    return tuple(name for name in available if name in allowed)
+
+
+def _allowed_by(rule: Rule, available: set[str], called: Sequence[str], last_result: str | None) -> set[str]:
+    was_last = bool(called) and called[-1] == rule.tool_name
+    match rule.kind:
+        case "constrain_child_tools":
+            return set(rule.children) if was_last else available
+        case "parent_last_tool":
+            return set(rule.children) if was_last else available - set(rule.children)
+        case "conditional":
+            return _conditional(rule, available, last_result) if was_last else available
+        case "max_count_per_step":
+            spent = called.count(rule.tool_name) >= (rule.max_count or 0)
+            return available - {rule.tool_name} if spent else available
+        case _:
+            return available
+
+
+def _conditional(rule: Rule, available: set[str], last_result: str | None) -> set[str]:
+    """The child mapped to the last result; a result that matches no key takes the default child."""
+    for key, child in rule.outputs.items():
+        if last_result is not None and _same_output(key, last_result):
+            return {child}
+    if rule.default_child:
+        return {rule.default_child}
+    return set() if rule.require_output else available
+
+
+def _same_output(key: str, result: str) -> bool:
+    """Keys arrive as text; `True`, `true` and `"true"` are one output, and so are 1 and 1.0."""
+    if key == result or key.lower() == result.strip().lower():
+        return True
+    try:
+        return bool(json.loads(key.lower()) == json.loads(result.lower()))
+    except ValueError:
+        return False
+
+
+def must_call_a_tool(rules: Sequence[Rule], called: Sequence[str]) -> bool:
+    """Whether plain text is not an option for the model now."""
+    if not called:
+        return bool(_of(rules, "run_first"))
+    last = called[-1]
+    return any(
+        rule.tool_name == last
+        for rule in rules
+        if rule.kind in ("constrain_child_tools", "conditional", "parent_last_tool")
+    )
+
+
+def is_terminal(rules: Sequence[Rule], name: str) -> bool:
+    return any(rule.tool_name == name for rule in _of(rules, "exit_loop"))
+
+
+def still_required(rules: Sequence[Rule], available: Sequence[str], called: Sequence[str]) -> tuple[str, ...]:
+    """Tools that must be called before the turn may end and have not been."""
+    wanted = {rule.tool_name for rule in _of(rules, "required_before_exit")}
+    return tuple(name for name in available if name in wanted and name not in called)
+
+
+def needs_approval(rules: Sequence[Rule]) -> frozenset[str]:
+    return frozenset(rule.tool_name for rule in _of(rules, "requires_approval"))
+
+
+def prefilled(rules: Sequence[Rule], called: Sequence[str], name: str) -> Mapping[str, Any]:
+    """Arguments that a rule fills in for this call; they win over the model's."""
+    if not called:
+        for rule in _of(rules, "run_first"):
+            if rule.tool_name == name and rule.args:
+                return rule.args
+        return {}
+    for rule in _of(rules, "constrain_child_tools"):
+        if rule.tool_name == called[-1] and name in rule.child_args:
+            return rule.child_args[name]
+    return {}
+
+
+def forbids_parallel(rules: Sequence[Rule]) -> bool:
+    """Rules about order make sense only one call at a time; approval is not about order."""
+    return any(rule.kind != "requires_approval" for rule in rules)

@@ -1,0 +1,230 @@
+"""The state a run is decided over, what can happen to it, and what a decision holds.
+
+`State` is loaded from rows by whoever owns the run, and each `Decision` carries the next one, so an owner needs
+no second read. `Happened` and `Effect` are closed unions: leaving a case out of `core.loop` fails the type check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from holdfast.core.errors import ModelErrorKind
+from holdfast.core.lifecycle import OPEN_CALLS, WAITING_CALLS, CallStatus, StopReason
+from holdfast.core.messages import Answer, Draft, Part, ToolCall, ToolResult
+from holdfast.core.model import Reply, ToolSpec
+from holdfast.core.rules import Rule
+
+OnUnknown = Literal["ask", "retry", "tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """A tool in the agent's hands, as far as the loop needs to know it."""
+
+    name: str
+    spec: ToolSpec
+    parallel: bool = False
+    on_unknown: OnUnknown = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class Loadout:
+    """What the run may use: fixed when the run starts, so a change of the agent takes effect with the next run."""
+
+    tools: Mapping[str, Hand] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    client_tools: tuple[ToolSpec, ...] = ()
+    parallel_calls: bool = False
+    max_steps: int = 50
+
+    @property
+    def client_names(self) -> frozenset[str]:
+        return frozenset(tool.name for tool in self.client_tools)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A row of the ledger: one requested effect and how far it has come."""
+
+    call: ToolCall
+    step_id: str
+    position: int
+    status: CallStatus
+    request_id: str | None = None  # the message that asks a human for it
+    client_side: bool = False
+    result: ToolResult | None = None
+    executed: bool = False  # settled by running it here, rather than by an answer or a rule
+
+    @property
+    def open(self) -> bool:
+        return self.status in OPEN_CALLS
+
+    @property
+    def waiting(self) -> bool:
+        """A human or client has to say something."""
+        return self.status in WAITING_CALLS
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a run stands.
+
+    `calls` are the calls of the step in hand: those whose results are not yet in a message. `called` are the names
+    of the tools that ran in this turn, oldest first. `answered` holds the call ids of the newest tool returns in
+    the context, so that an answer sent twice is recognised.
+    """
+
+    loadout: Loadout
+    calls: tuple[Call, ...] = ()
+    called: tuple[str, ...] = ()
+    last_result: str | None = None
+    steps: int = 0
+    compactions: int = 0
+    follow_ups: tuple[Draft, ...] = ()
+    answered: tuple[frozenset[str], ...] = ()
+
+    @property
+    def waiting(self) -> tuple[Call, ...]:
+        return tuple(call for call in self.calls if call.waiting)
+
+    def with_call(self, changed: Call) -> State:
+        return replace(self, calls=tuple(changed if c.call.id == changed.call.id else c for c in self.calls))
+
+
+# ---- what can happen ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UserSpoke:
+    messages: tuple[Draft, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionsGiven:
+    """A human or client answers waiting calls; `follow_ups` are messages sent along, read after the results."""
+
+    answers: tuple[Answer, ...]
+    follow_ups: tuple[Draft, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied:
+    """`message_id` was made before the call, so that streamed pieces and the stored message share it."""
+
+    reply: Reply
+    step_id: str
+    message_id: str
+    request_id: str  # the id an approval request of this reply takes
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    kind: ModelErrorKind
+    message: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettled:
+    call_id: str
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The context was compacted; the model can be asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """`partial` is what the user has seen of a reply that was still coming."""
+
+    partial: tuple[Part, ...] = ()
+    step_id: str | None = None
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A new owner found the run as rows left it; whoever started its calls is gone."""
+
+    request_id: str  # the id a message takes that asks a human about lost calls
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSpent:
+    """A limit of the run was reached between steps."""
+
+    stop: StopReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """We have a bug: the work on this run raised something nobody expected."""
+
+    message: str
+
+
+Happened = (
+    UserSpoke
+    | DecisionsGiven
+    | ModelReplied
+    | ModelFailed
+    | ToolSettled
+    | Compacted
+    | CancelAsked
+    | Recovered
+    | BudgetSpent
+    | Crashed
+)
+
+
+# ---- what a decision wishes for ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """`offered` are the tools the model may call now; `forced` says plain text is not an option."""
+
+    offered: tuple[str, ...]
+    forced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Start these calls at once; each comes back as its own `ToolSettled`. Rules may have filled in arguments."""
+
+    calls: tuple[Call, ...]
+    prefilled: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Make the context smaller; comes back as `Compacted`, or as `ModelFailed`."""
+
+
+Effect = CallModel | RunTools | Compact
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run failed, as clients read it in `metadata.error` and in the stream's error record."""
+
+    error_type: str
+    message: str
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What follows: messages to append, ledger rows to write, effects to perform, and why to rest, if so."""
+
+    state: State
+    messages: tuple[Draft, ...] = ()
+    calls: tuple[Call, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    stop: StopReason | None = None
+    failure: Failure | None = None

@@ -1,0 +1,110 @@
+"""A model reply while it is coming: pieces go in, the records that clients stream come out.
+
+The driver feeds every `Delta` of a model call to one `Unfolding`. It knows which part of the message a piece
+belongs to (so that streamed otids equal the listed ones) and what has been seen so far, which is what a cancel
+keeps. It is the one mutable value in `core`, alive only for the length of one model call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.messages import HiddenReasoning, Part, Reasoning, Text
+from holdfast.core.model import CallDelta, Delta, HiddenReasoningDelta, ReasoningDelta, ReplyDone, TextDelta
+from holdfast.core.outward import Wire, otid_of
+
+
+class Unfolding:
+    def __init__(
+        self,
+        *,
+        message_id: str,
+        request_id: str,
+        step_id: str,
+        run_id: str,
+        date: str,
+        gated: frozenset[str],
+        parallel: bool,
+    ) -> None:
+        self._message_id = message_id
+        self._request_id = request_id
+        self._gated = gated
+        self._parallel = parallel
+        self._base: Wire = {"date": date, "name": None, "sender_id": None, "step_id": step_id, "is_err": None}
+        self._tail: Wire = {"seq_id": None, "run_id": run_id}
+        self._parts: list[tuple[type[Part], list[str]]] = []
+        self._signatures: dict[int, str | None] = {}
+        self._names: dict[str, str] = {}
+        self._otids: dict[int, str] = {}
+
+    def feed(self, delta: Delta) -> Wire | None:
+        """The record for this piece, or None if it shows nothing."""
+        match delta:
+            case TextDelta(text=text):
+                index = self._extend(Text, text)
+                return self._record("assistant_message", index, {"content": text}) if text else None
+            case ReasoningDelta(text=text, signature=signature):
+                index = self._extend(Reasoning, text)
+                self._signatures[index] = signature or self._signatures.get(index)
+                fields = {"source": "reasoner_model", "reasoning": text, "signature": signature}
+                return self._record("reasoning_message", index, fields) if text or signature else None
+            case HiddenReasoningDelta(data=data):
+                self._parts.append((HiddenReasoning, [data]))
+                fields = {"state": "redacted", "hidden_reasoning": data}
+                return self._record("hidden_reasoning_message", len(self._parts) - 1, fields)
+            case CallDelta():
+                return self._call(delta)
+            case ReplyDone():
+                return None
+
+    def seen(self) -> tuple[Part, ...]:
+        """The parts so far, as a message can keep them. Calls still being written are not effects yet."""
+        return tuple(part for index in range(len(self._parts)) if (part := self._part(index)) is not None)
+
+    def _part(self, index: int) -> Part | None:
+        kind, pieces = self._parts[index]
+        text = "".join(pieces)
+        if kind is Reasoning:
+            return Reasoning(text, self._signatures.get(index))
+        if kind is HiddenReasoning:
+            return HiddenReasoning(text)
+        return Text(text) if text else None
+
+    def _extend(self, kind: type[Part], text: str) -> int:
+        """Append to the part in hand, or begin a new one when the kind changes."""
+        if not self._parts or self._parts[-1][0] is not kind:
+            self._parts.append((kind, []))
+        self._parts[-1][1].append(text)
+        return len(self._parts) - 1
+
+    def _call(self, delta: CallDelta) -> Wire | None:
+        if not self._parallel and self._names and delta.call_id not in self._names:
+            return None  # with parallel calls off only the first call counts, so only it is shown
+        name = self._names.setdefault(delta.call_id, delta.name or "")
+        if name in self._gated:
+            piece: dict[str, Any] = {
+                "name": delta.name,
+                "arguments": delta.arguments or None,
+                "tool_call_id": delta.call_id,
+            }
+            return self._shaped("approval_request_message", self._request_id, self._request_id, piece)
+        piece = {"tool_call_id": delta.call_id}
+        if delta.name:
+            piece = {"name": delta.name, **piece}
+        if delta.arguments:
+            piece["arguments"] = delta.arguments
+        otid = self._otid(len(self._parts))
+        return self._shaped("tool_call_message", self._message_id, otid, piece)
+
+    def _shaped(self, kind: str, message_id: str, otid: str, piece: dict[str, Any]) -> Wire:
+        head: Wire = {"id": message_id, **self._base, "message_type": kind, "otid": otid}
+        return {**head, **self._tail, "tool_call": piece, "tool_calls": piece}
+
+    def _record(self, kind: str, index: int, fields: Wire) -> Wire:
+        head: Wire = {"id": self._message_id, **self._base, "message_type": kind, "otid": self._otid(index)}
+        return {**head, **self._tail, **fields}
+
+    def _otid(self, index: int) -> str:
+        if index not in self._otids:
+            self._otids[index] = otid_of(self._message_id, index)
+        return self._otids[index]

@@ -1,0 +1,154 @@
+"""From a decision to the change that writes it: messages with ids, ledger rows, the run's rest, and its events.
+
+Pure but for the ids it makes. The driver hands in everything it knows; what comes out is one `Change`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from holdfast.core.failures import error_object
+from holdfast.core.lifecycle import status_for
+from holdfast.core.messages import (
+    ApprovalRequestBody,
+    AssistantBody,
+    Message,
+    SummaryBody,
+    ToolReturnsBody,
+)
+from holdfast.core.model import Usage
+from holdfast.core.outward import Wire, outward, summary_record
+from holdfast.core.records import Run, Step
+from holdfast.core.request import RunRequest
+from holdfast.core.state import Call, Decision, State
+from holdfast.engine import stream
+from holdfast.engine.compaction import Shortened
+from holdfast.engine.scene import Scene
+from holdfast.ports.runs import Change, ContextCut, Rest
+from holdfast.ports.toolbox import MemoryEdit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What a checkpoint is drawn up from."""
+
+    decision: Decision
+    before: State
+    scene: Scene
+    run: Run
+    request: RunRequest
+    now: datetime
+    first_event: int
+    records: list[str] = field(default_factory=list)
+    step: Step | None = None
+    usage: Usage = field(default_factory=Usage)
+    context_tokens: int | None = None
+    duration_ns: int = 0
+    ttft_ns: int | None = None
+    edits: tuple[MemoryEdit, ...] = ()
+    cut: tuple[Shortened, ContextCut] | None = None
+    streamed: frozenset[str] = frozenset()
+
+
+def draw_up(facts: Drawn) -> Change:
+    decision, scene = facts.decision, facts.scene
+    drafts = decision.messages
+    if facts.cut is not None:
+        drafts = (facts.cut[0].draft, *drafts)
+    messages = scene.write_up(drafts, facts.run.id, facts.now)
+    new, changed = _ledger(facts.before, decision)
+    events = [*facts.records, *_events(facts, messages)]
+    step = facts.step
+    if step is not None and decision.stop is not None:
+        step = replace(step, stop_reason=decision.stop)
+    return Change(
+        conversation_id=scene.conversation.id,
+        version=scene.version,
+        next_seq=scene.next_seq,
+        messages=messages,
+        system=_system(scene, facts.edits),
+        cut=facts.cut[1] if facts.cut else None,
+        new_calls=new,
+        changed_calls=changed,
+        step=step,
+        events=tuple(events),
+        first_event=facts.first_event,
+        edits=facts.edits,
+        rest=_rest(facts),
+        ttft_ns=facts.ttft_ns,
+        num_steps=decision.state.steps,
+    )
+
+
+def _system(scene: Scene, edits: tuple[MemoryEdit, ...]) -> Message | None:
+    """Memory that a tool has just edited shows in the system message from the next model call on."""
+    if not edits:
+        return None
+    after = replace(scene)
+    after.edit(edits)
+    return after.fresh_system()
+
+
+def _ledger(before: State, decision: Decision) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    known = {(call.step_id, call.call.id) for call in before.calls}
+    new = tuple(call for call in decision.calls if (call.step_id, call.call.id) not in known)
+    changed = tuple(call for call in decision.calls if (call.step_id, call.call.id) in known)
+    return new, changed
+
+
+def _rest(facts: Drawn) -> Rest | None:
+    stop = facts.decision.stop
+    if stop is None:
+        return None
+    failure = facts.decision.failure
+    return Rest(
+        status=status_for(stop),
+        stop_reason=stop,
+        completed_at=facts.now,
+        total_duration_ns=facts.duration_ns,
+        error=None if failure is None else error_object(facts.run.id, failure),
+    )
+
+
+def _events(facts: Drawn, messages: tuple[Message, ...]) -> list[str]:
+    """What subscribers are shown of this checkpoint, numbered after what was gathered before it."""
+    seq = facts.first_event + len(facts.records)
+    shown: list[str] = []
+    for message in messages:
+        for wire in _shown(message, facts):
+            shown.append(stream.numbered(wire, seq + len(shown)))
+    if facts.decision.stop is not None:
+        shown.extend(_closing(facts, seq + len(shown)))
+    return shown
+
+
+def _shown(message: Message, facts: Drawn) -> list[Wire]:
+    """Replies that were streamed piece by piece are not shown again whole; neither is what the client sent."""
+    if message.id in facts.streamed:
+        return []
+    body = message.body
+    match body:
+        case AssistantBody(interrupted=interrupted):
+            return [] if interrupted else outward(message)
+        case ApprovalRequestBody():
+            return outward(message)
+        case ToolReturnsBody():
+            return [] if facts.request.stream_tokens and message.name is None else outward(message)
+        case SummaryBody():
+            return [summary_record(message, body)] if facts.request.include_compaction else []
+        case _:
+            return []
+
+
+def _closing(facts: Drawn, seq: int) -> list[str]:
+    """The stop reason, then either usage or the error; a cancelled run has neither."""
+    stop, failure = facts.decision.stop, facts.decision.failure
+    assert stop is not None
+    closing = [stream.stop_record(stop)]
+    if failure is not None:
+        closing.append(stream.error_record(error_object(facts.run.id, failure), seq + 1))
+    elif stop != "cancelled":
+        usage = facts.usage if facts.request.stream_tokens else facts.usage.counted()
+        closing.append(stream.record(stream.usage_wire(usage, facts.decision.state.steps, facts.context_tokens)))
+    return closing

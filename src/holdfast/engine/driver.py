@@ -1,0 +1,270 @@
+"""The driver: performs what the loop wishes for and feeds back what happened, until the run rests.
+
+    decide -> checkpoint -> perform -> decide -> …
+
+One driver works on one run, holding its lease. Every decision is written in one checkpoint before its effects begin,
+so a tool is in the ledger as started before it is started. Work under way (a model call, some tools) is a set of
+tasks; whichever finishes first happens first. A cancel or a lost lease interrupts them all: tools are killed and the
+model's connection is closed before the driver says anything more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core.errors import LostLease
+from holdfast.core.loop import decide
+from holdfast.core.messages import ToolReturnsBody
+from holdfast.core.model import Usage
+from holdfast.core.outward import Wire
+from holdfast.core.records import Run, Step
+from holdfast.core.request import RunRequest
+from holdfast.core.state import (
+    Call,
+    CallModel,
+    CancelAsked,
+    Compact,
+    Compacted,
+    Crashed,
+    Decision,
+    Effect,
+    Happened,
+    ModelFailed,
+    ModelReplied,
+    RunTools,
+    State,
+    ToolSettled,
+)
+from holdfast.engine import compaction, model_call, tool_call
+from holdfast.engine.changes import Drawn, draw_up
+from holdfast.engine.journal import Journal
+from holdfast.engine.model_call import ModelCall
+from holdfast.engine.scene import Scene
+from holdfast.engine.tenure import Tenure
+from holdfast.engine.wiring import Wiring
+from holdfast.ports.runs import ContextCut
+from holdfast.ports.toolbox import MemoryEdit
+
+log = logging.getLogger("holdfast.engine")
+
+
+class Driver:
+    def __init__(
+        self, wiring: Wiring, run: Run, request: RunRequest, tenure: Tenure, scene: Scene, state: State
+    ) -> None:
+        self._wiring = wiring
+        self.run = run
+        self._request = request
+        self.tenure = tenure
+        self._scene = scene
+        self._state = state
+        self._journal = Journal(wiring.store, wiring.feed, tenure, run.last_event)
+        self._handle = model_call.handle_of(scene.agent, scene.conversation, request)
+        self._work: set[asyncio.Task[Happened]] = set()
+        self._began_ns = wiring.clock.monotonic_ns()
+        self._call: ModelCall | None = None
+        self._step: Step | None = None
+        self._last_step: Step | None = None
+        self._tools_began_ns: int | None = None
+        self._usage = Usage()
+        self._context_tokens: int | None = None
+        self._ttft_ns: int | None = None
+        self._edits: tuple[MemoryEdit, ...] = ()
+        self._cut: tuple[compaction.Shortened, ContextCut] | None = None
+
+    # ---- the loop -----------------------------------------------------------------------------------------------
+
+    async def drive(self, decision: Decision) -> None:
+        """Go on from a decision that is already written, until the run rests or is no longer ours."""
+        heart = asyncio.create_task(self._keep_lease())
+        try:
+            while decision.stop is None:
+                if not self.tenure.interrupted.is_set():
+                    self._begin(decision.effects)
+                decision = await self._follow(await self._next())
+        except LostLease:
+            log.info("run %s was taken over by somebody else", self.run.id)
+        finally:
+            heart.cancel()
+            await self._stop_work()
+            self._wiring.contexts.keep(self._scene)
+            self._wiring.feed.close(self.run.id)
+
+    async def recover(self, found: Happened) -> None:
+        """Begin where the rows say somebody else left off."""
+        await self.drive(await self._follow(found))
+
+    async def _follow(self, happened: Happened) -> Decision:
+        decision = decide(self._state, happened)
+        await self._write(decision, happened)
+        return decision
+
+    async def _next(self) -> Happened:
+        """What happens next: some work finishes, or somebody interrupts. Finished work counts before a cancel."""
+        interrupted = asyncio.create_task(self.tenure.interrupted.wait())
+        try:
+            done, _ = await asyncio.wait({interrupted, *self._work}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            interrupted.cancel()
+        if self.tenure.error is not None:
+            raise self.tenure.error
+        finished = next((task for task in self._work if task in done), None)
+        if finished is not None:
+            self._work.discard(finished)
+            return self._outcome(finished)
+        await self._stop_work()
+        call, self._call = self._call, None
+        if call is None:
+            return CancelAsked()
+        self._step = replace(self._step_row(call), status="cancelled", stop_reason="cancelled")
+        return CancelAsked(call.unfolding.seen(), call.step_id, call.message_id)
+
+    def _outcome(self, task: asyncio.Task[Happened]) -> Happened:
+        error = task.exception()
+        if error is None:
+            return task.result()
+        log.error("run %s: unexpected %r", self.run.id, error, exc_info=error)
+        return Crashed(f"{type(error).__name__}: {error}")
+
+    async def _stop_work(self) -> None:
+        """Nothing of ours runs on: tools are dead and connections closed when this returns."""
+        for task in self._work:
+            task.cancel()
+        if self._work:
+            await asyncio.wait(self._work)
+        self._work.clear()
+
+    async def _keep_lease(self) -> None:
+        """A heartbeat for the times when no checkpoint renews the lease, as while a tool runs long."""
+        while True:
+            await self._wiring.clock.sleep(self._wiring.lease_seconds / 3)
+            try:
+                if await self._wiring.store.renew(self.tenure.renewed()):
+                    self.tenure.cancel_asked()
+            except LostLease as error:
+                self.tenure.lost(error)
+                return
+
+    # ---- effects ------------------------------------------------------------------------------------------------
+
+    def _begin(self, effects: tuple[Effect, ...]) -> None:
+        for effect in effects:
+            match effect:
+                case CallModel():
+                    self._work.add(asyncio.create_task(self._call_model(effect)))
+                case RunTools():
+                    self._tools_began_ns = self._tools_began_ns or self._wiring.clock.monotonic_ns()
+                    for call in effect.calls:
+                        filled = effect.prefilled.get(call.call.id, {})
+                        self._work.add(asyncio.create_task(self._run_tool(call, filled)))
+                case Compact():
+                    self._work.add(asyncio.create_task(self._compact()))
+
+    async def _call_model(self, effect: CallModel) -> Happened:
+        call = self._call = model_call.new_call(self.run.id, self._state.loadout, self._wiring.clock)
+        scene = self._scene
+        request = model_call.model_request(
+            effect, self._state.loadout, scene.context, scene.agent, scene.conversation, self._handle, None
+        )
+        show = self._journal.show if self._request.stream_tokens else _unseen
+        happened = await model_call.perform(call, self._wiring.models, self._handle, request, self._wiring.clock, show)
+        self._call = None
+        self._note_call(call, happened)
+        return happened
+
+    def _note_call(self, call: ModelCall, happened: Happened) -> None:
+        """Remember the step, so that the checkpoint of what happened writes it too."""
+        if self._ttft_ns is None and call.first_token_ns is not None:
+            self._ttft_ns = call.first_token_ns - self._began_ns
+        step = self._step_row(call)
+        match happened:
+            case ModelReplied(reply=reply):
+                self._usage = self._usage.plus(reply.usage)
+                self._context_tokens = reply.usage.total_tokens
+                self._step = replace(step, status="success")
+            case ModelFailed(kind=kind, message=message, detail=detail):
+                error = {"error_type": kind, "message": message, "detail": detail}
+                self._step = replace(step, status="failed", error=error)
+            case _:
+                pass
+
+    def _step_row(self, call: ModelCall) -> Step:
+        return model_call.step_of(
+            call,
+            org_id=self.run.org_id,
+            run_id=self.run.id,
+            agent=self._scene.agent,
+            handle=self._handle,
+            now_ns=self._wiring.clock.monotonic_ns(),
+        )
+
+    async def _run_tool(self, call: Call, filled: Mapping[str, Any]) -> Happened:
+        result, edits = await tool_call.perform(call, self._scene, self._wiring.toolbox, filled)
+        self._edits += edits
+        return ToolSettled(call.call.id, result)
+
+    async def _compact(self) -> Happened:
+        outcome = await compaction.perform(
+            self._scene, self._wiring.models, self._handle, trigger="context_window_exceeded"
+        )
+        if isinstance(outcome, ModelFailed):
+            return outcome
+        self._cut = outcome
+        return Compacted()
+
+    # ---- checkpoints ----------------------------------------------------------------------------------------------
+
+    async def _write(self, decision: Decision, happened: Happened) -> None:
+        """One decision, one transaction: messages, ledger, step, events, and the run's rest if it comes to that."""
+        first_event, records = await self._journal.settle()
+        if any(isinstance(draft.body, ToolReturnsBody) for draft in decision.messages):
+            self._note_tool_time()
+        drawn = draw_up(
+            Drawn(
+                decision=decision,
+                before=self._state,
+                scene=self._scene,
+                run=self.run,
+                request=self._request,
+                now=self._wiring.clock.now(),
+                first_event=first_event,
+                records=records,
+                step=self._step,
+                usage=self._usage,
+                context_tokens=self._context_tokens,
+                duration_ns=self._wiring.clock.monotonic_ns() - self._began_ns,
+                ttft_ns=self._ttft_ns,
+                edits=self._edits,
+                cut=self._cut,
+                streamed=self._streamed(happened),
+            )
+        )
+        if await self._wiring.store.checkpoint(self.tenure.renewed(), drawn):
+            self.tenure.cancel_asked()
+        self._scene.edit(self._edits)
+        self._scene.advance(drawn)
+        self._last_step = drawn.step or self._last_step
+        self._state, self._step, self._edits, self._cut = decision.state, None, (), None
+        self._journal.written(list(drawn.events), done=drawn.rest is not None)
+
+    def _streamed(self, happened: Happened) -> frozenset[str]:
+        """The messages whose pieces subscribers have already seen."""
+        if self._request.stream_tokens and isinstance(happened, ModelReplied):
+            return frozenset({happened.message_id, happened.request_id})
+        return frozenset()
+
+    def _note_tool_time(self) -> None:
+        """The step's tools are done: its row gets their time with the message of their results."""
+        if self._last_step is not None and self._tools_began_ns is not None:
+            tool_ns = self._wiring.clock.monotonic_ns() - self._tools_began_ns
+            spent = (self._last_step.llm_ns or 0) + tool_ns
+            self._step = replace(self._last_step, tool_ns=tool_ns, step_ns=spent)
+        self._tools_began_ns = None
+
+
+def _unseen(wire: Wire) -> None:
+    """Pieces of a reply that nobody watches token by token are not records."""

@@ -1,0 +1,163 @@
+"""One model call: choose the model, make the request, listen to the reply.
+
+Pieces of the reply go to the journal as they come, if the run is watched token by token. The call comes back as
+what happened: `ModelReplied` or `ModelFailed`. Cancelling the task closes the vendor's connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from holdfast.core.errors import Broken, ModelError, UnknownHandle
+from holdfast.core.messages import Message
+from holdfast.core.model import (
+    AnyTool,
+    ModelRequest,
+    OneTool,
+    ReplyDone,
+    ToolChoice,
+    ToolSpec,
+    Usage,
+)
+from holdfast.core.model_settings import model_settings
+from holdfast.core.outward import Wire, date_text
+from holdfast.core.records import Agent, Conversation, Step
+from holdfast.core.request import RunRequest
+from holdfast.core.rules import needs_approval
+from holdfast.core.state import CallModel, Loadout, ModelFailed, ModelReplied
+from holdfast.core.unfolding import Unfolding
+from holdfast.ports.clock import Clock
+from holdfast.ports.ids import new_id, new_reply_ids
+from holdfast.ports.model import FoundModel, ModelDirectory
+
+UNKNOWN_WINDOW = 128_000  # only for cutting tool returns of models whose window nobody told us
+RETURN_SHARE = 0.2
+CHARS_PER_TOKEN = 4
+MIN_RETURN_CHARS = 5_000
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """A call under way. `unfolding` holds what has been seen of the reply, for whoever has to cut it off."""
+
+    step_id: str
+    message_id: str
+    request_id: str
+    unfolding: Unfolding
+    started_at: datetime
+    started_ns: int
+    found: FoundModel | None = None
+    first_token_ns: int | None = None
+    finished_ns: int | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+def new_call(run_id: str, loadout: Loadout, clock: Clock) -> ModelCall:
+    message_id, request_id = new_reply_ids()
+    step_id, now = new_id("step"), clock.now()
+    unfolding = Unfolding(
+        message_id=message_id,
+        request_id=request_id,
+        step_id=step_id,
+        run_id=run_id,
+        date=date_text(now),
+        gated=needs_approval(loadout.rules) | loadout.client_names,
+        parallel=loadout.parallel_calls,
+    )
+    return ModelCall(step_id, message_id, request_id, unfolding, now, clock.monotonic_ns())
+
+
+async def perform(
+    call: ModelCall,
+    models: ModelDirectory,
+    handle: str,
+    request: ModelRequest,
+    clock: Clock,
+    show: Callable[[Wire], None],
+) -> ModelReplied | ModelFailed:
+    try:
+        call.found = await models.find(handle)
+        async with aclosing(call.found.model.stream(request)) as deltas:
+            async for delta in deltas:
+                if call.first_token_ns is None:
+                    call.first_token_ns = clock.monotonic_ns()
+                wire = call.unfolding.feed(delta)
+                if wire is not None:
+                    show(wire)
+                if isinstance(delta, ReplyDone):
+                    call.finished_ns = clock.monotonic_ns()
+                    call.usage = delta.reply.usage
+                    return ModelReplied(delta.reply, call.step_id, call.message_id, call.request_id)
+        raise Broken(f"The provider of {handle} ended its stream without a reply and without an error.")
+    except ModelError as error:
+        return ModelFailed(error.kind, error.message, error.detail)
+    except UnknownHandle as error:
+        return ModelFailed("llm_bad_request", str(error))
+
+
+def handle_of(agent: Agent, conversation: Conversation, request: RunRequest) -> str:
+    """Which model: the request's choice, else the conversation's, else the agent's."""
+    return request.override_model or conversation.model or agent.model
+
+
+def model_request(
+    effect: CallModel,
+    loadout: Loadout,
+    context: Sequence[Message],
+    agent: Agent,
+    conversation: Conversation,
+    handle: str,
+    window: int | None,
+) -> ModelRequest:
+    tools = offered_tools(effect, loadout)
+    limit = conversation.context_window_limit or agent.context_window_limit or window or UNKNOWN_WINDOW
+    settings = model_settings(
+        agent.model_settings,
+        conversation.model_settings,
+        parallel=loadout.parallel_calls,
+        response_format=agent.response_format,
+    )
+    return ModelRequest(
+        model=handle.partition("/")[2],
+        messages=context,
+        tools=tools,
+        tool_choice=_choice(effect, tools),
+        settings=settings,
+        tool_return_char_limit=max(MIN_RETURN_CHARS, int(limit * RETURN_SHARE * CHARS_PER_TOKEN)),
+        key=conversation.id,
+    )
+
+
+def offered_tools(effect: CallModel, loadout: Loadout) -> tuple[ToolSpec, ...]:
+    """The tools of the server that rules allow now, then the client's, which shadow those of the same name."""
+    ours = (loadout.tools[name].spec for name in effect.offered if name not in loadout.client_names)
+    return (*ours, *loadout.client_tools)
+
+
+def _choice(effect: CallModel, tools: Sequence[ToolSpec]) -> ToolChoice:
+    if not effect.forced:
+        return "auto"
+    return OneTool(tools[0].name) if len(tools) == 1 else AnyTool()
+
+
+def step_of(call: ModelCall, *, org_id: str, run_id: str, agent: Agent, handle: str, now_ns: int) -> Step:
+    info = call.found.info if call.found else None
+    return Step(
+        id=call.step_id,
+        org_id=org_id,
+        run_id=run_id,
+        agent_id=agent.id,
+        created_at=call.started_at,
+        model=handle.partition("/")[2],
+        model_handle=handle,
+        provider_name=handle.partition("/")[0],
+        model_endpoint=info.endpoint if info else None,
+        context_window_limit=agent.context_window_limit or (info.context_window if info else None),
+        usage=call.usage,
+        project_id=agent.project_id,
+        llm_ns=(call.finished_ns or now_ns) - call.started_ns,
+        step_ns=now_ns - call.started_ns,
+    )

@@ -1,0 +1,41 @@
+"""A worker's hold on one run: its lease, and the two ways it can end early.
+
+Somebody may ask to cancel the run, here or in another process, and the lease may be lost to another owner. Whoever
+drives the run waits on `interrupted` beside its work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from holdfast.ports.clock import Clock
+from holdfast.ports.runs import Lease
+
+
+class Tenure:
+    def __init__(self, lease: Lease, clock: Clock, lease_seconds: float) -> None:
+        self._lease = lease
+        self._clock = clock
+        self._length = timedelta(seconds=lease_seconds)
+        self.interrupted = asyncio.Event()
+        self.cancelled = False
+        self.error: BaseException | None = None
+
+    @property
+    def run_id(self) -> str:
+        return self._lease.run_id
+
+    def renewed(self) -> Lease:
+        """The lease as it is to be written now: every write to the run prolongs it."""
+        self._lease = replace(self._lease, expires_at=self._clock.now() + self._length)
+        return self._lease
+
+    def cancel_asked(self) -> None:
+        self.cancelled = True
+        self.interrupted.set()
+
+    def lost(self, error: BaseException) -> None:
+        self.error = error
+        self.interrupted.set()

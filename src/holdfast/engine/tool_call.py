@@ -1,0 +1,84 @@
+"""One tool call: check its arguments, run the tool, and bring the outcome into the shape the model reads.
+
+The call is in the ledger as started when this is asked. Whatever goes wrong with the tool is a result for the model;
+cancelling the task kills the tool.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.core.arguments import parse_arguments
+from holdfast.core.errors import TellTheModel
+from holdfast.core.messages import ToolResult
+from holdfast.core.records import Tool
+from holdfast.core.state import Call
+from holdfast.engine.scene import Scene
+from holdfast.ports.toolbox import MemoryEdit, Toolbox, ToolJob, ToolOutcome
+
+log = logging.getLogger("holdfast.engine")
+
+
+async def perform(
+    call: Call, scene: Scene, toolbox: Toolbox, filled: Mapping[str, Any]
+) -> tuple[ToolResult, tuple[MemoryEdit, ...]]:
+    tool = scene.tools[call.call.name]
+    try:
+        outcome = await toolbox.run(job_for(call, tool, scene, filled))
+    except TellTheModel as error:
+        outcome = ToolOutcome("error", f"Error executing function {tool.name}: {error}")
+    except Exception:
+        log.exception("tool %s of run step %s failed inside the server", tool.name, call.step_id)
+        outcome = ToolOutcome("error", f"Error executing function {tool.name}: the server failed to run it.")
+    result = ToolResult(
+        call.call.id,
+        outcome.status,
+        clipped(outcome.content, tool.return_char_limit) if isinstance(outcome.content, str) else outcome.content,
+        stdout=outcome.stdout or None,
+        stderr=outcome.stderr or None,
+        name=tool.name,
+    )
+    return result, outcome.edits
+
+
+def job_for(call: Call, tool: Tool, scene: Scene, filled: Mapping[str, Any]) -> ToolJob:
+    """Raises `TellTheModel` if the arguments do not fit the tool's schema: nothing runs then."""
+    schema = (tool.json_schema or {}).get("parameters") or {}
+    arguments = parse_arguments(call.call.arguments, schema, filled)
+    agent = scene.agent
+    return ToolJob(
+        call_id=call.call.id,
+        name=tool.name,
+        source_code=tool.source_code or "",
+        arguments=arguments,
+        idempotency_key=f"{call.step_id}:{call.call.id}",
+        environment=agent.secrets,
+        agent_state={
+            "id": agent.id,
+            "name": agent.name,
+            "metadata": agent.metadata,
+            "tags": list(agent.tags),
+            "memory": {block.label: block.value for block in scene.blocks},
+        },
+        pip_requirements=tuple(_requirement(item) for item in tool.pip_requirements or ()),
+        json_schema=tool.json_schema,
+        tool_type=tool.tool_type,
+        agent_id=agent.id,
+        conversation_id=scene.conversation.id,
+        org_id=agent.org_id,
+        blocks=scene.blocks,
+    )
+
+
+def _requirement(item: Mapping[str, Any]) -> str:
+    version = item.get("version")
+    return f"{item['name']}=={version}" if version else str(item["name"])
+
+
+def clipped(text: str, limit: int) -> str:
+    """A return that is longer than its tool allows is cut, and says so."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}... [truncated {len(text) - limit} chars: the tool's limit is {limit}]"

@@ -1,0 +1,24 @@
+"""What the engine is wired to: ports and a few numbers, joined by `app.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.engine.feed import Feed
+from holdfast.engine.scene import Contexts
+from holdfast.ports.clock import Clock
+from holdfast.ports.model import ModelDirectory
+from holdfast.ports.runs import RunStore
+from holdfast.ports.toolbox import Toolbox
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    store: RunStore
+    models: ModelDirectory
+    toolbox: Toolbox
+    clock: Clock
+    owner: str  # this process, as leases name it
+    feed: Feed
+    lease_seconds: float = 10.0
+    contexts: Contexts = field(default_factory=Contexts)

@@ -1,0 +1,1 @@
+"""The promises between the engine and its adapters. Protocols and the values that cross them, nothing else."""

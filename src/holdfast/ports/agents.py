@@ -1,0 +1,109 @@
+"""The promise of the store that keeps agents and what is attached to them.
+
+Each method is one transaction, inside the actor's organisation. Where what is written depends on rows (which tools are
+attached, what the blocks say), the store reads them and asks a pure function of the caller's: so the thinking stays in
+`records`, and nothing can change between reading and writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.core.messages import Message
+from holdfast.core.records import Actor, Agent, Block, Conversation, Tool
+from holdfast.ports.paging import Page
+
+# What of an agent's surroundings the caller wants to see: tools, blocks, pending_approval, tags, secrets …
+Wanted = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """An agent and what hangs on it, as far as it was wanted. `message_ids` is the default conversation's context."""
+
+    agent: Agent
+    message_ids: tuple[str, ...]
+    tools: tuple[Tool, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    pending: Message | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFilter:
+    """Which agents a listing wants. Hidden ones never show."""
+
+    name: str | None = None
+    tags: tuple[str, ...] = ()
+    match_all_tags: bool = False
+    query_text: str | None = None
+    project_id: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    last_stop_reason: str | None = None
+    created_by: str | None = None
+    identity_id: str | None = None
+    block_id: str | None = None
+
+
+# The finished agent and its first messages, the system message first, once tools and blocks are known.
+Finish = Callable[[Sequence[Tool], Sequence[Block]], tuple[Agent, Sequence[Message]]]
+# The agent after a change, given the tools that the change attached.
+AlterAgent = Callable[[Agent, Sequence[Tool]], Agent]
+# Raises `Invalid` if these messages, in this order, cannot be a context.
+CheckContext = Callable[[Sequence[Message]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAgent:
+    """An agent to be born with its default conversation. `base_tools` are made first, where their names are free."""
+
+    agent_id: str
+    org_id: str
+    conversation: Conversation
+    finish: Finish
+    new_blocks: tuple[Block, ...] = ()
+    block_ids: tuple[str, ...] = ()
+    base_tools: tuple[Tool, ...] = ()
+    tool_names: tuple[str, ...] = ()
+    tool_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentChange:
+    """A change of an agent; lists that are given replace what was attached."""
+
+    alter: AlterAgent
+    tool_ids: tuple[str, ...] | None = None
+    block_ids: tuple[str, ...] | None = None
+    message_ids: tuple[str, ...] | None = None
+    check_context: CheckContext | None = None
+
+
+class AgentStore(Protocol):
+    async def create(self, new: NewAgent) -> None:
+        """Raises `Invalid` naming the tools that do not exist; unknown block ids are passed over."""
+        ...
+
+    async def get(self, actor: Actor, agent_id: str, wanted: Wanted) -> AgentView:
+        """Raises `NotFound`."""
+        ...
+
+    async def listing(self, actor: Actor, which: AgentFilter, page: Page, wanted: Wanted) -> Sequence[AgentView]: ...
+
+    async def count(self, actor: Actor, which: AgentFilter) -> int: ...
+
+    async def change(self, actor: Actor, agent_id: str, change: AgentChange) -> None:
+        """Raises `NotFound`, `Invalid`, or `ConversationBusy` if the context is to change during a run."""
+        ...
+
+    async def delete(self, actor: Actor, agent_id: str) -> None: ...
+
+    async def attach_tool(self, actor: Actor, agent_id: str, tool_id: str, alter: AlterAgent) -> None: ...
+
+    async def detach_tool(self, actor: Actor, agent_id: str, tool_id: str, alter: AlterAgent) -> None: ...
+
+    async def attach_block(self, actor: Actor, agent_id: str, block_id: str, alter: AlterAgent) -> None: ...
+
+    async def detach_block(self, actor: Actor, agent_id: str, block_id: str, alter: AlterAgent) -> None: ...

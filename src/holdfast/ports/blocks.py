@@ -1,0 +1,54 @@
+"""The promise of the store that keeps memory blocks. Each method is one transaction, inside the actor's organisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.core.records import Actor, Block
+from holdfast.ports.paging import Page
+
+AlterBlock = Callable[[Block], Block]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFilter:
+    """Which blocks a listing wants; what is not set does not limit. `agents_*` count the agents a block is attached to."""
+
+    label: str | None = None
+    name: str | None = None
+    templates_only: bool = False
+    tags: tuple[str, ...] = ()
+    match_all_tags: bool = False
+    project_id: str | None = None
+    label_search: str | None = None
+    description_search: str | None = None
+    value_search: str | None = None
+    agents_gt: int | None = None
+    agents_lt: int | None = None
+    agents_eq: tuple[int, ...] = ()
+
+
+class BlockStore(Protocol):
+    async def create(self, block: Block) -> None: ...
+
+    async def get(self, actor: Actor, block_id: str) -> Block:
+        """Raises `NotFound`."""
+        ...
+
+    async def listing(self, actor: Actor, wanted: BlockFilter, page: Page) -> Sequence[Block]: ...
+
+    async def count(self, actor: Actor, wanted: BlockFilter) -> int: ...
+
+    async def change(self, actor: Actor, block_id: str, alter: AlterBlock) -> Block:
+        """Read, alter and write back, with nobody in between. What `alter` raises leaves everything as it was."""
+        ...
+
+    async def delete(self, actor: Actor, block_id: str) -> None: ...
+
+    async def of_agent(self, actor: Actor, agent_id: str, page: Page) -> Sequence[Block]: ...
+
+    async def by_label(self, actor: Actor, agent_id: str, label: str) -> Block: ...
+
+    async def change_by_label(self, actor: Actor, agent_id: str, label: str, alter: AlterBlock) -> Block: ...

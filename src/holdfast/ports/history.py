@@ -1,0 +1,93 @@
+"""The promise of the store that lists what conversations and runs left behind: messages, runs, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from holdfast.core.messages import Message
+from holdfast.core.records import Actor, Conversation, Run, Step
+from holdfast.ports.paging import Page
+
+
+@dataclass(frozen=True, slots=True)
+class MessageScope:
+    """Whose messages: one conversation's (shared ones included), or all of an agent's, a run's or a step's."""
+
+    conversation_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    step_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    agent_ids: Sequence[str] = ()
+    statuses: Sequence[str] = ()
+    stop_reason: str | None = None
+    background: bool | None = None
+    conversation_id: str | None = None
+    default_of_agent: str | None = None
+    project_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepFilter:
+    agent_id: str | None = None
+    run_id: str | None = None
+    model: str | None = None
+    feedback: str | None = None
+    has_feedback: bool | None = None
+    tags: Sequence[str] = field(default_factory=tuple)
+    project_id: str | None = None
+    start_date: datetime | None = None
+    end_date: datetime | None = None
+
+
+class History(Protocol):
+    async def messages(self, actor: Actor, scope: MessageScope, page: Page) -> Sequence[Message]:
+        """A page of stored messages. Cursors are absolute in time: after is newer, before is older. Raises
+        `NotFound` for a cursor nobody knows."""
+        ...
+
+    async def message(self, actor: Actor, message_id: str) -> Message: ...
+
+    async def runs(self, actor: Actor, wanted: RunFilter, page: Page) -> Sequence[Run]: ...
+
+    async def run(self, actor: Actor, run_id: str) -> Run: ...
+
+    async def delete_run(self, actor: Actor, run_id: str) -> None: ...
+
+    async def steps(self, actor: Actor, wanted: StepFilter, page: Page) -> Sequence[Step]: ...
+
+    async def step(self, actor: Actor, step_id: str) -> Step: ...
+
+    async def give_feedback(
+        self, actor: Actor, step_id: str, feedback: str | None, tags: Sequence[str] | None
+    ) -> Step: ...
+
+
+class ConversationStore(Protocol):
+    async def create(self, conversation: Conversation, system: Message) -> None: ...
+
+    async def get(self, actor: Actor, conversation_id: str) -> Conversation: ...
+
+    async def default_of(self, actor: Actor, agent_id: str) -> Conversation: ...
+
+    async def listing(
+        self, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None
+    ) -> Sequence[Conversation]: ...
+
+    async def change(self, conversation: Conversation) -> None: ...
+
+    async def context_ids(self, conversation_id: str) -> Sequence[str]: ...
+
+    async def fork(self, source: Conversation, new: Conversation, system: Message, message_id: str | None) -> None: ...
+
+    async def remove(self, conversation_id: str) -> None: ...
+
+    async def reset(self, conversation_id: str) -> None:
+        """Only the system message stays, in the context and in the history."""
+        ...

@@ -1,0 +1,49 @@
+"""The promise of a model provider, and of the directory that finds one by handle.
+
+Implemented in `providers/`; the shipped contract suite (`holdfast.testing.model_contract`) checks every one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.core.model import Delta, ModelInfo, ModelRequest
+
+
+class Model(Protocol):
+    """One provider's wire, ready to be called."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Call the model. Yields deltas in order, `ReplyDone` last; raises `ModelError` otherwise.
+
+        Closing the generator (`aclosing`) closes the vendor's connection at once.
+        """
+        ...
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        """What this provider offers now. Raises `ModelError` if it cannot be asked."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A handle resolved: whom to call, and what is known about the model."""
+
+    model: Model
+    info: ModelInfo
+
+
+class ModelDirectory(Protocol):
+    """Finds models by handle (`openai/gpt-4o-mini`) among the providers that are configured."""
+
+    async def find(self, handle: str) -> FoundModel:
+        """Raises `UnknownHandle` if there is none."""
+        ...
+
+    async def list_models(self) -> Sequence[ModelInfo]: ...
+
+    async def close(self) -> None: ...

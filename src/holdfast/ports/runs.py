@@ -1,0 +1,158 @@
+"""The promise of the store that keeps runs: durable acceptance, fenced checkpoints, a numbered log of events.
+
+The engine reaches rows only through `RunStore`. Each method is one transaction. Whoever writes to a run holds a
+`Lease`; a write with an older epoch raises `LostLease` and changes nothing. What a checkpoint writes is one `Change`,
+and there is no other way to change a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from holdfast.core.lifecycle import RunStatus, StopReason
+from holdfast.core.messages import Message
+from holdfast.core.records import Actor, Agent, Block, Conversation, Run, Step, Tool
+from holdfast.core.state import Call
+from holdfast.ports.toolbox import MemoryEdit
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write to a run until `expires_at`; the epoch fences off whoever held it before."""
+
+    run_id: str
+    owner: str
+    epoch: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCut:
+    """Compaction: of the context, keep the system message and what stands at `keep_from` or later; `summary_id` is
+    put in between."""
+
+    keep_from: int
+    summary_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The run comes to rest."""
+
+    status: RunStatus
+    stop_reason: StopReason
+    completed_at: datetime
+    total_duration_ns: int
+    error: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Everything one checkpoint writes.
+
+    `version` is the conversation's version this change was decided over; it is compared when messages or context are
+    touched. `events` are records of the outward stream, numbered from `first_event`.
+    """
+
+    conversation_id: str
+    version: int
+    next_seq: int
+    messages: tuple[Message, ...] = ()
+    system: Message | None = None
+    cut: ContextCut | None = None
+    new_calls: tuple[Call, ...] = ()
+    changed_calls: tuple[Call, ...] = ()
+    step: Step | None = None
+    events: tuple[str, ...] = ()
+    first_event: int = 1
+    edits: tuple[MemoryEdit, ...] = ()
+    rest: Rest | None = None
+    ttft_ns: int | None = None
+    num_steps: int | None = None
+
+    @property
+    def touches_context(self) -> bool:
+        return bool(self.messages) or self.system is not None or self.cut is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All that is known about a conversation when something is to happen in it. `context` is None if the caller already
+    holds it at this version."""
+
+    conversation: Conversation
+    agent: Agent
+    tools: tuple[Tool, ...]
+    blocks: tuple[Block, ...]
+    version: int
+    next_seq: int
+    context: tuple[Message, ...] | None
+    calls: tuple[Call, ...] = ()
+    turn_id: str | None = None  # the turn that the open calls belong to
+    called: tuple[str, ...] = ()
+    last_result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Records of a run's stream after a cursor; `done` says the run rests and nothing follows."""
+
+    records: tuple[str, ...]
+    first_seq: int
+    done: bool
+    gap_until: int | None = None
+
+
+class RunStore(Protocol):
+    async def situation(self, conversation_id: str, known_version: int | None = None) -> Situation: ...
+
+    async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
+        """Accept a run: durable when this returns. With a lease, its first change is written in the same
+        transaction. Raises `ConversationBusy`, or `StaleSituation` if the conversation has moved on."""
+        ...
+
+    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+        """Take over an active run whose lease has run out; None if somebody else has it or it rests."""
+        ...
+
+    async def checkpoint(self, lease: Lease, change: Change) -> bool:
+        """Write a change; True if somebody has asked to cancel the run."""
+        ...
+
+    async def settle_waiting(self, run_id: str, change: Change) -> bool:
+        """Write a change to a run that waits for a human and belongs to nobody; False if it no longer waits."""
+        ...
+
+    async def change_idle(self, change: Change) -> None:
+        """Change a conversation outside of any run. Raises `ConversationBusy` if a run holds it."""
+        ...
+
+    async def append_events(self, lease: Lease, first_seq: int, records: Sequence[str]) -> bool:
+        """Append to the log and renew the lease; True if a cancel was asked."""
+        ...
+
+    async def renew(self, lease: Lease) -> bool: ...
+
+    async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, now: datetime) -> None: ...
+
+    async def read_log(self, run_id: str, after: int, limit: int) -> LogPage: ...
+
+    async def run(self, run_id: str, actor: Actor | None = None) -> Run: ...
+
+    async def run_steps(self, run_id: str) -> Sequence[Step]: ...
+
+    async def abandoned(self, now: datetime) -> Sequence[str]:
+        """Ids of active runs that nobody holds."""
+        ...
+
+    async def free_leases(self) -> None:
+        """Declare every lease void; only for whoever knows that no other process is alive."""
+        ...
+
+
+class StaleSituation(Exception):
+    """The conversation changed between looking and writing; look again."""

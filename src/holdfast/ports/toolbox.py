@@ -1,0 +1,73 @@
+"""The promise of whatever runs tools.
+
+`run` is given one call that is allowed and already in the ledger as started. Cancelling the awaiting task must
+kill everything the tool started before the cancellation gets out; nothing of it may survive.
+A tool that fails is an outcome with status `error`, not an exception: exceptions are our own bugs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from holdfast.core.messages import Image, ReturnStatus, Text
+from holdfast.core.records import Block
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLimits:
+    """Every tool is bounded; `None` takes the server's default."""
+
+    wall_seconds: float = 60.0
+    cpu_seconds: int = 60
+    memory_bytes: int = 512 * 1024 * 1024
+    processes: int = 32
+    output_bytes: int = 1024 * 1024
+    result_bytes: int = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ToolJob:
+    """Everything a tool gets: its source, arguments, declared environment, key and a view of the agent."""
+
+    call_id: str
+    name: str
+    source_code: str
+    arguments: Mapping[str, Any]
+    idempotency_key: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    agent_state: Mapping[str, Any] | None = None
+    pip_requirements: tuple[str, ...] = ()
+    json_schema: Mapping[str, Any] | None = None
+    tool_type: str = "custom"
+    agent_id: str = ""
+    conversation_id: str = ""
+    org_id: str = ""
+    blocks: tuple[Block, ...] = ()
+    limits: ToolLimits = field(default_factory=ToolLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEdit:
+    """A memory block's new value, made by a tool and written with the tool's result."""
+
+    block_id: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What came of it. `content` is what the model reads; `edits` are written together with the result."""
+
+    status: ReturnStatus
+    content: str | tuple[Text | Image, ...]
+    stdout: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()
+    edits: tuple[MemoryEdit, ...] = ()
+
+
+class Toolbox(Protocol):
+    async def run(self, job: ToolJob) -> ToolOutcome: ...
+
+    async def close(self) -> None: ...

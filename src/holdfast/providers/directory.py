@@ -1,0 +1,100 @@
+"""Finds models by handle among the configured providers, and lists them all.
+
+Listings are asked of the providers when they are needed and kept for a while. One provider that cannot be asked does
+not hide the others, and a model named at it is taken on trust: its own server will say if it does not exist.
+`find` is on the path of every model call, so it answers from what is kept and asks again only for a name it has not
+seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.core.errors import ModelError, UnknownHandle
+from holdfast.core.model import ModelInfo
+from holdfast.ports.model import FoundModel, Model
+from holdfast.providers.windows import limits_of
+
+LISTING_SECONDS = 60.0
+RETRY_SECONDS = 5.0  # after a provider could not be asked
+
+# Clients in the field write `openai/…` also where a custom base URL made the provider `openai-proxy`.
+ALIASES = {"openai": "openai-proxy"}
+_TYPES = {"openai-proxy": "openai"}
+
+
+class _Provider:
+    """One provider with what it offered last."""
+
+    def __init__(self, name: str, model: Model) -> None:
+        self.name = name
+        self.model = model
+        self.listed: dict[str, ModelInfo] = {}
+        self._fresh_until: float | None = None
+        self._asking = asyncio.Lock()
+
+    async def refresh(self, clock: Callable[[], float], keep_seconds: float) -> None:
+        """Ask again if the listing is old. What was known stays known while the provider cannot be asked."""
+        async with self._asking:
+            if self._fresh_until is not None and clock() < self._fresh_until:
+                return
+            try:
+                self.listed = {info.name: info for info in await self.model.list_models()}
+            except ModelError:
+                keep_seconds = min(keep_seconds, RETRY_SECONDS)
+            self._fresh_until = clock() + keep_seconds
+
+    def on_trust(self, model: str) -> ModelInfo:
+        limits = limits_of(model)
+        return ModelInfo(
+            handle=f"{self.name}/{model}",
+            name=model,
+            provider_name=self.name,
+            provider_type=_TYPES.get(self.name, self.name),
+            context_window=limits.context_window if limits else None,
+            max_output_tokens=limits.max_output_tokens if limits else None,
+        )
+
+
+class Directory:
+    """Implements `ports.model.ModelDirectory` over (provider name, model) pairs. `clock` gives seconds."""
+
+    def __init__(
+        self,
+        providers: Sequence[tuple[str, Model]],
+        *,
+        keep_seconds: float = LISTING_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._providers = {name: _Provider(name, model) for name, model in providers}
+        self._keep_seconds = keep_seconds
+        self._clock = clock
+
+    async def find(self, handle: str) -> FoundModel:
+        name, _, model = handle.partition("/")
+        provider = self._providers.get(name) or self._providers.get(ALIASES.get(name, ""))
+        if provider is None or not model:
+            raise await self._unknown(handle)
+        info = provider.listed.get(model)
+        if info is None:
+            await provider.refresh(self._clock, self._keep_seconds)
+            info = provider.listed.get(model)
+        if info is None:
+            if provider.listed:
+                raise await self._unknown(handle)
+            info = provider.on_trust(model)
+        return FoundModel(provider.model, info)
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        asked = [one.refresh(self._clock, self._keep_seconds) for one in self._providers.values()]
+        await asyncio.gather(*asked)
+        return [info for provider in self._providers.values() for info in provider.listed.values()]
+
+    async def close(self) -> None:
+        for provider in self._providers.values():
+            await provider.model.close()
+
+    async def _unknown(self, handle: str) -> UnknownHandle:
+        return UnknownHandle(handle, [info.handle for info in await self.list_models() if info.kind == "llm"])

@@ -1,0 +1,152 @@
+"""What a vendor's failure means: HTTP statuses and error objects turned into `ModelError` kinds.
+
+Used by `http` for responses that are not 200, and by the decoders for error events that come mid-stream with
+HTTP 200. Vendors disagree on codes, so a status gives the kind and the error's own words may refine it: a 400
+that says the prompt is too long is a `context_overflow`, a 429 that says the account is empty is
+`llm_insufficient_credits`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import orjson
+
+from holdfast.core.errors import ModelError, ModelErrorKind
+
+RETRYABLE: frozenset[ModelErrorKind] = frozenset({"llm_error", "llm_rate_limit", "llm_overloaded", "llm_timeout"})
+DETAIL_CHARS = 2000
+
+_BY_STATUS: dict[int, ModelErrorKind] = {
+    401: "llm_authentication",
+    402: "llm_insufficient_credits",
+    403: "llm_authentication",
+    408: "llm_timeout",
+    413: "context_overflow",
+    429: "llm_rate_limit",
+    503: "llm_overloaded",
+    504: "llm_timeout",
+    529: "llm_overloaded",
+}
+
+# The `type` or `code` of an error object, for errors that come without a status of their own.
+_BY_NAME: dict[str, ModelErrorKind] = {
+    "api_error": "llm_error",
+    "authentication_error": "llm_authentication",
+    "billing_error": "llm_insufficient_credits",
+    "billing_not_active": "llm_insufficient_credits",
+    "context_length_exceeded": "context_overflow",
+    "insufficient_quota": "llm_insufficient_credits",
+    "invalid_api_key": "llm_authentication",
+    "invalid_request_error": "llm_bad_request",
+    "not_found_error": "llm_bad_request",
+    "overloaded": "llm_overloaded",
+    "overloaded_error": "llm_overloaded",
+    "permission_error": "llm_authentication",
+    "rate_limit_error": "llm_rate_limit",
+    "rate_limit_exceeded": "llm_rate_limit",
+    "request_too_large": "context_overflow",
+    "timeout_error": "llm_timeout",
+}
+
+_REFINED: frozenset[ModelErrorKind] = frozenset({"context_overflow", "llm_insufficient_credits"})
+
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|maximum context length|prompt is too long|context (window|limit|size|length)"
+    r"|input is too long|too many (input )?tokens|reduce the length of the (messages|prompt)"
+    r"|exceeds? the (maximum|limit|model's) (number of |input )?tokens?",
+    re.IGNORECASE,
+)
+
+
+class Dropped(ModelError):
+    """The connection failed or broke. Worth another try as long as nothing of the reply was passed on."""
+
+    def __init__(self, message: str, *, detail: str | None = None) -> None:
+        super().__init__("llm_error", message, detail=detail, retryable=True)
+
+
+def from_response(vendor: str, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+    """The error of a response that is not a success."""
+    error = _error_object(body)
+    said = str(error.get("message") or body.decode("utf-8", "replace") or "no details given")
+    kind = _kind_of_status(status)
+    if kind in ("llm_rate_limit", "llm_bad_request"):
+        kind = _refined(error, said, otherwise=kind)
+    return _error(vendor, kind, f"HTTP {status}: {said}", retry_after_seconds=retry_after(headers))
+
+
+def from_event(vendor: str, error: Any) -> ModelError:
+    """The error of an error object that arrived inside a stream."""
+    if not isinstance(error, Mapping):
+        error = {"message": str(error)}
+    said = str(error.get("message") or "no details given")
+    code = error.get("code")
+    if isinstance(code, int) and code >= 400:
+        return _error(vendor, _refined(error, said, otherwise=_kind_of_status(code)), said)
+    return _error(vendor, _refined(error, said, otherwise=_kind_of_names(error) or "llm_error"), said)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds the vendor asks us to wait, from `retry-after-ms` or `retry-after` (seconds or a date)."""
+    try:
+        if (milliseconds := headers.get("retry-after-ms")) is not None:
+            return max(0.0, float(milliseconds) / 1000)
+        said = headers.get("retry-after")
+        if said is None:
+            return None
+        if said.strip().replace(".", "", 1).isdigit():
+            return float(said)
+        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _error(vendor: str, kind: ModelErrorKind, said: str, *, retry_after_seconds: float | None = None) -> ModelError:
+    said = said.strip()
+    return ModelError(
+        kind,
+        f"{vendor}: {said[:500]}",
+        detail=said[:DETAIL_CHARS],
+        retryable=kind in RETRYABLE,
+        retry_after_seconds=retry_after_seconds,
+    )
+
+
+def _kind_of_status(status: int) -> ModelErrorKind:
+    return _BY_STATUS.get(status) or ("llm_bad_request" if 400 <= status < 500 else "llm_error")
+
+
+def _kind_of_names(error: Mapping[str, Any]) -> ModelErrorKind | None:
+    return _BY_NAME.get(str(error.get("code"))) or _BY_NAME.get(str(error.get("type")))
+
+
+def _refined(error: Mapping[str, Any], said: str, *, otherwise: ModelErrorKind) -> ModelErrorKind:
+    named = _kind_of_names(error)
+    if named in _REFINED:
+        return named
+    if otherwise == "llm_bad_request" and _OVERFLOW.search(said):
+        return "context_overflow"
+    if otherwise == "llm_bad_request" and "credit balance" in said:  # Anthropic's empty account is a 400
+        return "llm_insufficient_credits"
+    return otherwise
+
+
+def _error_object(body: bytes) -> Mapping[str, Any]:
+    """The error inside a body: `{"error": {...}}` of both vendors, or FastAPI's `{"detail": ...}`."""
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    if isinstance(said, list) and said:
+        said = said[0]
+    if not isinstance(said, dict):
+        return {}
+    error = said.get("error", said)
+    if isinstance(error, dict):
+        return error
+    return {"message": str(error)}

@@ -1,0 +1,102 @@
+"""Deltas gathered into a whole reply, for the decoders of every wire.
+
+Keeps the vendor's order: text after reasoning after text stays three parts. Pieces are kept in lists and joined
+once, so a long reply costs what its pieces cost.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from holdfast.core.messages import HiddenReasoning, Part, Reasoning, Text, ToolCall
+from holdfast.core.model import CallDelta, Delta, HiddenReasoningDelta, ReasoningDelta, TextDelta
+
+NO_ARGUMENTS = "{}"
+D = TypeVar("D", TextDelta, ReasoningDelta, HiddenReasoningDelta, CallDelta)
+
+
+class GatheredCall:
+    """A call in the making."""
+
+    __slots__ = ("arguments", "id", "name")
+
+    def __init__(self, id: str, name: str) -> None:
+        self.id = id
+        self.name = name
+        self.arguments: list[str] = []
+
+
+class _Stretch:
+    """Deltas of one kind in a row, which make one part."""
+
+    __slots__ = ("kind", "signature", "texts")
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.texts: list[str] = []
+        self.signature: str | None = None
+
+
+class Gathered:
+    """What has come of a reply so far."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, GatheredCall] = {}
+        self._stretches: list[_Stretch] = []
+
+    def begin(self, call: GatheredCall) -> CallDelta:
+        """The first piece of a call."""
+        self.calls[call.id] = call
+        return CallDelta(call.id, call.name)
+
+    def add(self, delta: D) -> D:
+        """Takes a delta in and gives it back, to be passed on."""
+        match delta:
+            case CallDelta(call_id=call_id, arguments=arguments):
+                self.calls[call_id].arguments.append(arguments)
+            case HiddenReasoningDelta(data=data):
+                self._open(HiddenReasoningDelta).texts.append(data)
+            case ReasoningDelta(text=text, signature=signature):
+                stretch = self._current(ReasoningDelta)
+                stretch.texts.append(text)
+                stretch.signature = signature or stretch.signature
+            case TextDelta(text=text):
+                self._current(TextDelta).texts.append(text)
+        return delta
+
+    def new_part(self) -> None:
+        """The vendor began a new block: what comes next is a part of its own, even of the same kind."""
+        if self._stretches and self._stretches[-1].texts:
+            self._stretches.append(_Stretch(object))
+
+    def close_calls(self) -> list[Delta]:
+        """Calls that came without arguments have the empty object, and the stream says so too."""
+        bare = [call for call in self.calls.values() if not call.arguments]
+        return [self.add(CallDelta(call.id, arguments=NO_ARGUMENTS)) for call in bare]
+
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(part for stretch in self._stretches if (part := _part(stretch)) is not None)
+
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(ToolCall(call.id, call.name, "".join(call.arguments)) for call in self.calls.values())
+
+    def _current(self, kind: type) -> _Stretch:
+        if self._stretches and self._stretches[-1].kind is kind:
+            return self._stretches[-1]
+        return self._open(kind)
+
+    def _open(self, kind: type) -> _Stretch:
+        stretch = _Stretch(kind)
+        self._stretches.append(stretch)
+        return stretch
+
+
+def _part(stretch: _Stretch) -> Part | None:
+    text = "".join(stretch.texts)
+    if stretch.kind is TextDelta and text:
+        return Text(text)
+    if stretch.kind is ReasoningDelta and (text or stretch.signature):
+        return Reasoning(text, stretch.signature)
+    if stretch.kind is HiddenReasoningDelta:
+        return HiddenReasoning(text)
+    return None

@@ -1,0 +1,174 @@
+"""One thin layer on aiohttp under every wire: post a body and read events, or get a JSON document.
+
+A phase has its own time-out: connecting, the first byte, and between chunks. A kept-alive connection that the
+server closed while it was idle fails before any byte of a response; such a request is sent once more at once
+(servers close after a few idle seconds, and a busy loop sees it too late). Every other retry is in `calling`,
+where it is counted.
+
+`Http.post` is a context manager, and leaving it closes the connection unless the answer was read to its end. So
+a cancelled reader stops the vendor's work within milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+
+from holdfast.core.errors import ModelError
+from holdfast.providers.failures import Dropped, from_response
+from holdfast.providers.sse import Event, EventSplitter
+
+MAX_CONNECTIONS = 1000
+MAX_ERROR_BYTES = 64 * 1024
+DRAIN_SECONDS = 0.05  # after the last event the server ends the body at once, or the connection is not worth keeping
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Bounds of each phase. A reasoning model may be silent for minutes before its first byte."""
+
+    connect_seconds: float = 10.0
+    first_byte_seconds: float = 300.0
+    between_chunks_seconds: float = 120.0
+    listing_seconds: float = 10.0
+
+
+class Answer:
+    """A response being streamed: iterate over batches of events, one batch per chunk that arrived."""
+
+    def __init__(self, vendor: str, response: aiohttp.ClientResponse, timeouts: Timeouts) -> None:
+        self._vendor = vendor
+        self._response = response
+        self._splitter = EventSplitter()
+        self._wait_seconds = timeouts.first_byte_seconds
+        self._later_seconds = timeouts.between_chunks_seconds
+        self._ended = False
+
+    def __aiter__(self) -> Answer:
+        return self
+
+    async def __anext__(self) -> list[Event]:
+        if self._ended:
+            raise StopAsyncIteration
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                chunk = await self._response.content.readany()
+        except TimeoutError as late:
+            raise _timed_out(self._vendor, f"nothing for {self._wait_seconds:g} s") from late
+        except (aiohttp.ClientError, OSError) as broken:
+            raise _dropped(self._vendor, broken) from broken
+        self._wait_seconds = self._later_seconds
+        if chunk:
+            return self._splitter.feed(chunk)
+        self._ended = True
+        return self._splitter.close()
+
+    async def drain(self) -> None:
+        """Read to the end after the last event, so that the connection can be used again."""
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self._ended and await self._response.content.readany():
+                    pass
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            self._response.close()
+
+
+class Http:
+    """Calls to one vendor, over a session of its own or one that is shared (and then closed by its owner)."""
+
+    def __init__(
+        self, vendor: str, *, session: aiohttp.ClientSession | None = None, timeouts: Timeouts | None = None
+    ) -> None:
+        self._vendor = vendor
+        self._shared = session
+        self._own: aiohttp.ClientSession | None = None
+        self.timeouts = timeouts or Timeouts()
+
+    @asynccontextmanager
+    async def post(self, url: str, *, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Answer]:
+        """Open a stream. Raises `ModelError` for anything but a success."""
+        response = await self._open(url, headers, body)
+        try:
+            if response.status != 200:
+                raise await self._failure(response)
+            yield Answer(self._vendor, response, self.timeouts)
+        finally:
+            response.close()
+
+    async def get_json(self, url: str, *, headers: Mapping[str, str]) -> Any:
+        limit = aiohttp.ClientTimeout(total=self.timeouts.listing_seconds)
+        try:
+            async with self._session().get(url, headers=headers, timeout=limit) as response:
+                if response.status != 200:
+                    raise await self._failure(response)
+                return orjson.loads(await response.read())
+        except TimeoutError as late:
+            raise _timed_out(self._vendor, f"no answer from {url}") from late
+        except (aiohttp.ClientError, OSError) as broken:
+            raise _dropped(self._vendor, broken) from broken
+        except orjson.JSONDecodeError as broken:
+            raise ModelError("llm_error", f"{self._vendor}: {url} did not answer with JSON.") from broken
+
+    async def close(self) -> None:
+        if self._own is not None:
+            await self._own.close()
+            self._own = None
+
+    async def _open(self, url: str, headers: Mapping[str, str], body: bytes) -> aiohttp.ClientResponse:
+        """Send the request and wait for the response's head, once more if the connection turned out to be stale."""
+        try:
+            return await self._send(url, headers, body)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as stale:
+            if isinstance(stale, aiohttp.ClientConnectorError):
+                raise _dropped(self._vendor, stale) from stale
+        except TimeoutError as late:
+            raise _timed_out(self._vendor, "no response") from late
+        except aiohttp.ClientError as broken:
+            raise _dropped(self._vendor, broken) from broken
+        try:
+            return await self._send(url, headers, body)
+        except TimeoutError as late:
+            raise _timed_out(self._vendor, "no response") from late
+        except (aiohttp.ClientError, OSError) as broken:
+            raise _dropped(self._vendor, broken) from broken
+
+    async def _send(self, url: str, headers: Mapping[str, str], body: bytes) -> aiohttp.ClientResponse:
+        connect = self.timeouts.connect_seconds
+        phases = aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect)
+        sent = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+        async with asyncio.timeout(connect + self.timeouts.first_byte_seconds):
+            return await self._session().post(url, data=body, headers={**sent, **headers}, timeout=phases)
+
+    async def _failure(self, response: aiohttp.ClientResponse) -> ModelError:
+        try:
+            async with asyncio.timeout(self.timeouts.listing_seconds):
+                body = await response.content.read(MAX_ERROR_BYTES)
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            body = b""
+        return from_response(self._vendor, response.status, response.headers, body)
+
+    def _session(self) -> aiohttp.ClientSession:
+        """Made on first use, because a session belongs to the loop that runs it."""
+        if self._shared is not None:
+            return self._shared
+        if self._own is None or self._own.closed:
+            self._own = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._own
+
+
+def _timed_out(vendor: str, what: str) -> ModelError:
+    return ModelError("llm_timeout", f"{vendor}: the model timed out ({what}).", retryable=True)
+
+
+def _dropped(vendor: str, error: Exception) -> Dropped:
+    said = str(error) or type(error).__name__
+    return Dropped(f"{vendor}: the connection to the model failed ({said}).", detail=repr(error))

@@ -1,0 +1,115 @@
+"""A Chat Completions stream, chunk by chunk, into deltas and a whole reply.
+
+Compatible servers bend the wire in known ways, all met here: reasoning under `reasoning_content` or `reasoning`,
+calls without ids or with every index 0, arguments as an object, usage in the last chunk or in every chunk, a
+finish reason but no `[DONE]`, an `error` object instead of a chunk.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+
+from holdfast.core.errors import ModelError
+from holdfast.core.model import CallDelta, Delta, FinishReason, ReasoningDelta, Reply, TextDelta, Usage
+from holdfast.providers.failures import from_event
+from holdfast.providers.gathering import Gathered, GatheredCall
+from holdfast.providers.sse import Event
+
+_FINISH: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+
+def new_call_id(index: int) -> str:
+    """An id for a call whose server gave none; unique, because results are matched by it."""
+    return f"call_{index}_{uuid.uuid4().hex[:16]}"
+
+
+class ChatDecoder:
+    """Implements `calling.Decoder` for one reply."""
+
+    def __init__(self, vendor: str, make_call_id: Callable[[int], str] = new_call_id) -> None:
+        self.finished = False
+        self._vendor = vendor
+        self._make_call_id = make_call_id
+        self._gathered = Gathered()
+        self._by_index: dict[int, GatheredCall] = {}
+        self._finish: FinishReason | None = None
+        self._usage = Usage()
+
+    def feed(self, event: Event) -> Sequence[Delta]:
+        if event.data == b"[DONE]":
+            self.finished = True
+            return self._gathered.close_calls()
+        try:
+            chunk = orjson.loads(event.data)
+        except orjson.JSONDecodeError as broken:
+            raise ModelError("llm_error", f"{self._vendor}: the model sent a broken event.") from broken
+        if chunk.get("error") or event.name == b"error":
+            raise from_event(self._vendor, chunk.get("error") or chunk)
+        if usage := chunk.get("usage"):
+            self._usage = usage_of(usage)
+        choices = chunk.get("choices")
+        return self._choice(choices[0]) if choices else ()
+
+    def reply(self) -> Reply:
+        if not self.finished and self._finish is None:
+            raise ModelError("llm_error", f"{self._vendor}: the stream ended without its terminal event.")
+        finish = self._finish or "stop"
+        if finish == "stop" and self._gathered.calls:  # a forced tool finishes with `stop`
+            finish = "tool_calls"
+        return Reply(self._gathered.parts(), self._gathered.tool_calls(), finish, self._usage)
+
+    def _choice(self, choice: dict[str, Any]) -> Sequence[Delta]:
+        delta = choice.get("delta") or {}
+        out: list[Delta] = []
+        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+            out.append(self._gathered.add(ReasoningDelta(str(thought))))
+        if text := delta.get("content") or delta.get("refusal"):
+            out.append(self._gathered.add(TextDelta(str(text))))
+        for position, call in enumerate(delta.get("tool_calls") or ()):
+            out.extend(self._call(position, call))
+        if reason := choice.get("finish_reason"):
+            self._finish = _FINISH.get(reason, "stop")
+            out.extend(self._gathered.close_calls())
+        return out
+
+    def _call(self, position: int, piece: dict[str, Any]) -> Sequence[Delta]:
+        function = piece.get("function") or {}
+        index = piece.get("index")
+        index = position if index is None else int(index)
+        call = self._by_index.get(index)
+        out: list[Delta] = []
+        if call is None or (piece.get("id") and function.get("name") and piece["id"] != call.id):
+            call = GatheredCall(self._unused_id(piece.get("id")), function.get("name") or "")
+            self._by_index[index] = call
+            out.append(self._gathered.begin(call))
+        arguments = function.get("arguments")
+        if arguments:
+            text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+            out.append(self._gathered.add(CallDelta(call.id, arguments=text)))
+        return out
+
+    def _unused_id(self, said: str | None) -> str:
+        return said if said and said not in self._gathered.calls else self._make_call_id(len(self._gathered.calls))
+
+
+def usage_of(said: dict[str, Any]) -> Usage:
+    read = said.get("prompt_tokens_details") or {}
+    wrote = said.get("completion_tokens_details") or {}
+    cached = read.get("cached_tokens")
+    return Usage(
+        prompt_tokens=said.get("prompt_tokens") or 0,
+        completion_tokens=said.get("completion_tokens") or 0,
+        cached_input_tokens=said.get("prompt_cache_hit_tokens") if cached is None else cached,
+        cache_write_tokens=read.get("cache_write_tokens"),
+        reasoning_tokens=wrote.get("reasoning_tokens"),
+    )

@@ -1,0 +1,122 @@
+"""How a context of messages becomes turns that any vendor accepts, before a word is translated.
+
+Our messages are facts as they were stored; a vendor wants turns: a reply, then the results of exactly its calls,
+then something new. The differences, all settled here so that each wire has only to translate:
+
+- A reply with both allowed and gated calls is stored as an assistant message directly followed by an approval
+  request. It was one reply, so it becomes one `AssistantTurn`.
+- An approval response is not sent: the tool returns that follow it carry what came of it.
+- A call without a result gets one that says so, and a result without its call is left out. The loop keeps history
+  valid, so this is a second net: a vendor would refuse the whole conversation, for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.core.messages import (
+    ApprovalRequestBody,
+    ApprovalResponseBody,
+    AssistantBody,
+    Message,
+    Part,
+    SummaryBody,
+    SystemBody,
+    ToolCall,
+    ToolResult,
+    ToolReturnsBody,
+    UserBody,
+)
+
+NO_RESULT = "No result was recorded for this call."
+
+
+class SpokenTurn(NamedTuple):
+    """A message that stands for itself: from the system, the user, or a summary."""
+
+    body: SystemBody | UserBody | SummaryBody
+
+
+class AssistantTurn(NamedTuple):
+    """One reply, whole, whether it was stored as one message or two."""
+
+    parts: tuple[Part, ...]
+    calls: tuple[ToolCall, ...]
+
+
+class ResultsTurn(NamedTuple):
+    """What came of the calls of the reply before, each call having exactly one result."""
+
+    results: tuple[ToolResult, ...]
+
+
+Turn = SpokenTurn | AssistantTurn | ResultsTurn
+
+
+def turns(messages: Iterable[Message]) -> list[Turn]:
+    """The turns of a context, in order."""
+    gathering = _Gathering()
+    for message in messages:
+        match message.body:
+            case AssistantBody(parts=parts, calls=calls):
+                gathering.close()
+                gathering.reply(parts, calls)
+            case ApprovalRequestBody(parts=parts, calls=calls):
+                if gathering.settling:
+                    gathering.close()
+                gathering.reply(parts, calls)
+            case ToolReturnsBody(results=results):
+                gathering.settle(results)
+            case ApprovalResponseBody():
+                gathering.settle(())
+            case SystemBody() | UserBody() | SummaryBody() as body:
+                gathering.close()
+                gathering.turns.append(SpokenTurn(body))
+    gathering.close()
+    return gathering.turns
+
+
+def begins_a_turn(messages: Sequence[Message], index: int) -> bool:
+    """Whether the turns before this message and those from it on can be made apart from each other."""
+    match messages[index].body:
+        case AssistantBody():
+            return True
+        case ApprovalRequestBody():
+            return index == 0 or not isinstance(messages[index - 1].body, AssistantBody | ApprovalRequestBody)
+        case _:
+            return False
+
+
+class _Gathering:
+    """The turns so far, and the reply whose results are still being collected."""
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+        self.settling = False
+        self._parts: tuple[Part, ...] = ()
+        self._calls: tuple[ToolCall, ...] = ()
+        self._waiting: dict[str, None] = {}
+        self._results: list[ToolResult] = []
+
+    def reply(self, parts: tuple[Part, ...], calls: tuple[ToolCall, ...]) -> None:
+        self._parts += parts
+        self._calls += calls
+        for call in calls:
+            self._waiting[call.id] = None
+
+    def settle(self, results: Iterable[ToolResult]) -> None:
+        self.settling = True
+        for result in results:
+            if result.call_id in self._waiting:
+                del self._waiting[result.call_id]
+                self._results.append(result)
+
+    def close(self) -> None:
+        if self._parts or self._calls:
+            self.turns.append(AssistantTurn(self._parts, self._calls))
+        missing = [ToolResult(call_id, "error", NO_RESULT) for call_id in self._waiting]
+        if results := (*self._results, *missing):
+            self.turns.append(ResultsTurn(results))
+        self.settling = False
+        self._parts, self._calls, self._waiting, self._results = (), (), {}, []

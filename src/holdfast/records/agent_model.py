@@ -1,0 +1,91 @@
+"""Which model an agent uses and how, read from the several ways in which clients say it.
+
+The present way is `model` (a handle) with `model_settings`; `llm_config` and a handful of single fields are older and
+still sent. All end as four fields of the agent: model, model_settings, context_window_limit, parallel_tool_calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.core.errors import InvalidArgument
+from holdfast.core.records import Json
+from holdfast.ports.model import ModelDirectory
+
+# Knobs of the old llm_config that have another name or place in model_settings.
+_SAME_NAME = ("temperature", "verbosity", "effort", "response_format", "strict")
+
+
+def handle_in(given: Mapping[str, Any]) -> str | None:
+    """The model's handle, if the request names one."""
+    if given.get("model"):
+        return str(given["model"])
+    config = given.get("llm_config")
+    if not config:
+        return None
+    if config.get("handle"):
+        return str(config["handle"])
+    kind, name = config.get("model_endpoint_type"), config.get("model")
+    if not kind or not name:
+        raise InvalidArgument("llm_config needs a handle, or both model_endpoint_type and model")
+    return f"{kind}/{name}"
+
+
+async def check_handle(models: ModelDirectory, handle: str) -> None:
+    """Raises `InvalidArgument` or `UnknownHandle`."""
+    provider, slash, name = handle.partition("/")
+    if not slash or not provider or not name:
+        raise InvalidArgument(f"Model handle {handle!r} should be in the format provider/model-name")
+    found = await models.find(handle)
+    if found.info.kind != "llm":
+        raise InvalidArgument(f"{handle} is an embedding model; an agent needs a language model")
+
+
+def model_fields(given: Mapping[str, Any], current: Json) -> dict[str, Any]:
+    """The fields of the agent that the request sets. `current` are the settings the agent has now."""
+    fields: dict[str, Any] = {}
+    handle, config = handle_in(given), given.get("llm_config") or {}
+    if handle is not None:
+        fields["model"] = handle
+    settings = _settings(given, config, current, new_model=handle is not None)
+    if settings != current:
+        fields["model_settings"] = settings
+    window = given.get("context_window_limit") or config.get("context_window")
+    if window is not None:
+        fields["context_window_limit"] = window
+    for layer in (given, given.get("model_settings") or {}, config):
+        if layer.get("parallel_tool_calls") is not None:
+            fields["parallel_tool_calls"] = bool(layer["parallel_tool_calls"])
+            break
+    return fields
+
+
+def _settings(given: Mapping[str, Any], config: Json, current: Json, *, new_model: bool) -> dict[str, Any]:
+    sent = given.get("model_settings")
+    if sent is not None:
+        settings = dict(sent)
+    elif config:
+        settings = _from_config(config)
+    else:
+        # The type of the provider belongs to the model that is being left.
+        settings = {key: value for key, value in current.items() if not (new_model and key == "provider_type")}
+    if given.get("max_tokens") is not None and "max_output_tokens" not in (sent or {}):
+        settings["max_output_tokens"] = given["max_tokens"]
+    return settings | _thinking(given)
+
+
+def _from_config(config: Json) -> dict[str, Any]:
+    settings = {key: config[key] for key in _SAME_NAME if config.get(key) is not None}
+    if config.get("max_tokens") is not None:
+        settings["max_output_tokens"] = config["max_tokens"]
+    if config.get("reasoning_effort") is not None:
+        settings["reasoning"] = {"reasoning_effort": config["reasoning_effort"]}
+    return settings | _thinking(config)
+
+
+def _thinking(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Extended thinking as the older fields switch it on, with a budget if there is one."""
+    if not layer.get("enable_reasoner") or not layer.get("max_reasoning_tokens"):
+        return {}
+    return {"thinking": {"type": "enabled", "budget_tokens": layer["max_reasoning_tokens"]}}

@@ -1,0 +1,97 @@
+"""Memory blocks: what a new one is like, what a change may do, and the texts of refusals.
+
+A block may be born larger than its limit, as clients are used to; a change may not make or leave it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from holdfast.core.errors import Invalid
+from holdfast.core.records import Actor, Block
+from holdfast.ports.blocks import BlockFilter, BlockStore
+from holdfast.ports.clock import Clock
+from holdfast.ports.paging import Page
+from holdfast.records.naming import new_id
+
+KNOWN_DESCRIPTIONS = {
+    "human": "What you know about the person you talk with: who they are, what they want, how they like things done. "
+    "Keep it up to date as you learn more.",
+    "persona": "Who you are: your character, your voice, and how you go about your work.",
+}
+
+_OWN = frozenset({"id", "org_id", "created_at", "updated_at", "created_by", "updated_by"})
+_SETTABLE = frozenset(f.name for f in fields(Block)) - _OWN
+
+
+class Blocks:
+    def __init__(self, store: BlockStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def create(self, actor: Actor, given: Mapping[str, Any]) -> Block:
+        block = new_block(actor, given, self._clock.now())
+        await self._store.create(block)
+        return block
+
+    async def get(self, actor: Actor, block_id: str) -> Block:
+        return await self._store.get(actor, block_id)
+
+    async def listing(self, actor: Actor, wanted: BlockFilter, page: Page) -> Sequence[Block]:
+        return await self._store.listing(actor, wanted, page)
+
+    async def count(self, actor: Actor, wanted: BlockFilter) -> int:
+        return await self._store.count(actor, wanted)
+
+    async def change(self, actor: Actor, block_id: str, given: Mapping[str, Any]) -> Block:
+        return await self._store.change(actor, block_id, partial(changed, actor, given, self._clock.now()))
+
+    async def delete(self, actor: Actor, block_id: str) -> None:
+        await self._store.delete(actor, block_id)
+
+    async def of_agent(self, actor: Actor, agent_id: str, page: Page) -> Sequence[Block]:
+        return await self._store.of_agent(actor, agent_id, page)
+
+    async def by_label(self, actor: Actor, agent_id: str, label: str) -> Block:
+        return await self._store.by_label(actor, agent_id, label)
+
+    async def change_by_label(self, actor: Actor, agent_id: str, label: str, given: Mapping[str, Any]) -> Block:
+        alter = partial(changed, actor, given, self._clock.now())
+        return await self._store.change_by_label(actor, agent_id, label, alter)
+
+
+def new_block(actor: Actor, given: Mapping[str, Any], now: datetime) -> Block:
+    chosen = _settable(given)
+    chosen.setdefault("description", KNOWN_DESCRIPTIONS.get(chosen["label"]))
+    return Block(
+        id=new_id("block"),
+        org_id=actor.org_id,
+        created_at=now,
+        updated_at=now,
+        created_by=actor.user_id,
+        updated_by=actor.user_id,
+        **chosen,
+    )
+
+
+def changed(actor: Actor, given: Mapping[str, Any], now: datetime, block: Block) -> Block:
+    """The block after a change. A null says nothing: it leaves the field as it is."""
+    after = replace(block, **_settable(given), updated_at=now, updated_by=actor.user_id)
+    touches_size = after.value != block.value or after.limit != block.limit
+    if touches_size and len(after.value) > after.limit:
+        raise Invalid(
+            f"Edit failed: Exceeds {after.limit} character limit (requested {len(after.value)}). "
+            f"Shorten the value of block {block.label}, or raise its limit."
+        )
+    return after
+
+
+def _settable(given: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = {key: value for key, value in given.items() if key in _SETTABLE and value is not None}
+    if "tags" in chosen:
+        chosen["tags"] = tuple(dict.fromkeys(chosen["tags"]))
+    return chosen

@@ -1,0 +1,99 @@
+"""Conversations: making, forking and changing them, and finding the one a client means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from holdfast.core.errors import Conflict, InvalidArgument, NotFound
+from holdfast.core.messages import Message, SystemBody
+from holdfast.core.prompt import compile_system
+from holdfast.core.records import Actor, Conversation
+from holdfast.ports.clock import Clock
+from holdfast.ports.history import ConversationStore
+from holdfast.ports.ids import new_id
+from holdfast.ports.runs import RunStore
+
+CHANGEABLE = ("summary", "description", "model", "model_settings", "context_window_limit")
+
+
+class Conversations:
+    def __init__(self, store: ConversationStore, runs: RunStore, clock: Clock) -> None:
+        self.store = store
+        self._runs = runs
+        self._clock = clock
+
+    async def find(self, actor: Actor, reference: str, agent_id: str | None = None) -> Conversation:
+        """By id; or the agent's default one, called `default` (with the agent beside it) or by the agent's id."""
+        if reference.startswith("agent-"):
+            return await self.store.default_of(actor, reference)
+        if reference == "default":
+            if agent_id is None:
+                raise NotFound("The default conversation needs an agent_id: whose default conversation is meant?")
+            return await self.store.default_of(actor, agent_id)
+        return await self.store.get(actor, reference)
+
+    async def create(self, actor: Actor, agent_id: str, wanted: Mapping[str, Any]) -> Conversation:
+        default = await self.store.default_of(actor, agent_id)
+        conversation = self._new(actor, default, {key: wanted.get(key) for key in CHANGEABLE})
+        conversation = replace(conversation, hidden=wanted.get("hidden"))
+        await self.store.create(conversation, await self._system(default, conversation))
+        return conversation
+
+    async def fork(
+        self, actor: Actor, source: Conversation, *, hidden: bool | None, message_id: str | None
+    ) -> Conversation:
+        kept = {key: getattr(source, key) for key in CHANGEABLE if key != "summary"}
+        new = replace(self._new(actor, source, kept), hidden=hidden)
+        await self.store.fork(source, new, await self._system(source, new), message_id)
+        return new
+
+    def _new(self, actor: Actor, like: Conversation, values: Mapping[str, Any]) -> Conversation:
+        now = self._clock.now()
+        return Conversation(
+            id=new_id("conv"),
+            org_id=like.org_id,
+            agent_id=like.agent_id,
+            created_at=now,
+            updated_at=now,
+            created_by=actor.user_id,
+            updated_by=actor.user_id,
+            **values,
+        )
+
+    async def _system(self, source: Conversation, new: Conversation) -> Message:
+        situation = await self._runs.situation(source.id)
+        return Message(
+            id=new_id("message"),
+            agent_id=new.agent_id,
+            conversation_id=new.id,
+            seq=0,
+            created_at=new.created_at,
+            body=SystemBody(compile_system(situation.agent.system, situation.blocks)),
+        )
+
+    async def change(self, actor: Actor, conversation: Conversation, wanted: Mapping[str, Any]) -> Conversation:
+        """Null leaves a field as it is."""
+        now = self._clock.now()
+        values: dict[str, Any] = {key: wanted[key] for key in CHANGEABLE if wanted.get(key) is not None}
+        if (archived := wanted.get("archived")) is not None:
+            values["archived_at"] = (conversation.archived_at or now) if archived else None
+        if (last := wanted.get("last_message_at")) is not None:
+            values["last_message_at"] = _moment(last)
+        changed = replace(conversation, **values, updated_at=now, updated_by=actor.user_id)
+        await self.store.change(changed)
+        return changed
+
+    async def remove(self, conversation: Conversation) -> None:
+        if conversation.is_default:
+            raise Conflict("An agent's default conversation cannot be deleted; reset its messages instead.")
+        await self.store.remove(conversation.id)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidArgument(f"last_message_at must be an ISO 8601 date and time, not {text!r}") from error

@@ -1,0 +1,51 @@
+"""The tool rules of an agent in the one form they are kept and shown in, and the rule that asks for approval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.core.records import Json, Tool
+from holdfast.core.rules import parse_rule
+
+APPROVAL = "requires_approval"
+
+# What each kind has besides tool_name, type and prompt_template, with its default.
+_FIELDS: dict[str, dict[str, Any]] = {
+    "run_first": {"args": None},
+    "constrain_child_tools": {"children": [], "child_arg_nodes": None},
+    "conditional": {"default_child": None, "child_output_mapping": {}, "require_output_mapping": False},
+    "max_count_per_step": {"max_count_limit": None},
+    "parent_last_tool": {"children": []},
+}
+
+
+def read_rules(sent: Sequence[Mapping[str, Any]]) -> tuple[Json, ...]:
+    """Rules as clients sent them, checked, every field of their kind present. Raises `Invalid`."""
+    return tuple(_read(rule) for rule in sent)
+
+
+def _read(sent: Mapping[str, Any]) -> Json:
+    rule = parse_rule(sent)
+    own = {key: default if sent.get(key) is None else sent[key] for key, default in _FIELDS.get(rule.kind, {}).items()}
+    return {"tool_name": rule.tool_name, "type": rule.kind, "prompt_template": sent.get("prompt_template"), **own}
+
+
+def with_approval_of(rules: tuple[Json, ...], attached: Sequence[Tool]) -> tuple[Json, ...]:
+    """The rules after these tools were attached: those that want a human by default are given the rule."""
+    for tool in attached:
+        if tool.default_requires_approval:
+            rules = set_approval(rules, tool.name, True)
+    return rules
+
+
+def set_approval(rules: tuple[Json, ...], tool_name: str, required: bool) -> tuple[Json, ...]:
+    """The rules with exactly one approval rule for this tool, or none."""
+    has = any(_is_approval(rule, tool_name) for rule in rules)
+    if required and not has:
+        return (*rules, {"tool_name": tool_name, "type": APPROVAL, "prompt_template": None})
+    return rules if required else tuple(rule for rule in rules if not _is_approval(rule, tool_name))
+
+
+def _is_approval(rule: Json, tool_name: str) -> bool:
+    return bool(rule["type"] == APPROVAL and rule["tool_name"] == tool_name)

@@ -1,0 +1,64 @@
+"""Choosing an agent's context by hand (`message_ids` of an agent): the default conversation's context rows are replaced.
+
+A message's place in the context is its sequence number, on which compaction and appending rely; only a summary stands
+elsewhere. So a chosen context leaves messages out or takes old ones back in, and never reorders them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from holdfast.core.errors import Conflict, Invalid
+from holdfast.core.messages import Message
+from holdfast.core.records import Actor
+from holdfast.ports.agents import CheckContext
+from holdfast.storage.conversations import default_of, in_lineage
+from holdfast.storage.ledger import unreturned
+from holdfast.storage.run_store import refuse_if_busy
+from holdfast.storage.situations import message_value
+from holdfast.storage.tables import context, conversations, messages
+
+
+def replace_context(
+    connection: Connection, actor: Actor, agent_id: str, message_ids: Sequence[str], check: CheckContext
+) -> None:
+    conversation = default_of(connection, agent_id, actor)
+    here = conversations.c.id == conversation.id
+    connection.execute(select(conversations.c.id).where(here).with_for_update())
+    refuse_if_busy(connection, conversation.id)
+    places = _places(connection, conversation.id)
+    if [message_id for message_id, _ in sorted(places.items(), key=lambda item: item[1])] == list(message_ids):
+        return
+    if unreturned(connection, conversation.id)[0]:
+        raise Conflict("Tool calls of this agent wait for an answer; answer or cancel them, then change message_ids.")
+    found = _messages(connection, conversation.id, message_ids)
+    check(found)
+    _write(connection, conversation.id, [(message.id, places.get(message.id, message.seq)) for message in found])
+    connection.execute(update(conversations).where(here).values(version=conversations.c.version + 1))
+
+
+def _places(connection: Connection, conversation_id: str) -> dict[str, int]:
+    query = select(context.c.message_id, context.c.position).where(context.c.conversation_id == conversation_id)
+    return {message_id: position for message_id, position in connection.execute(query)}
+
+
+def _messages(connection: Connection, conversation_id: str, message_ids: Sequence[str]) -> list[Message]:
+    query = select(messages).where(messages.c.id.in_(message_ids), in_lineage(conversation_id))
+    found = {row["id"]: message_value(row) for row in connection.execute(query).mappings()}
+    if missing := [message_id for message_id in message_ids if message_id not in found]:
+        raise Invalid(f"message_ids holds messages that are not in the agent's conversation: {missing}")
+    return [found[message_id] for message_id in message_ids]
+
+
+def _write(connection: Connection, conversation_id: str, placed: list[tuple[str, int]]) -> None:
+    positions = [position for _, position in placed]
+    if any(later <= earlier for earlier, later in zip(positions, positions[1:], strict=False)):
+        raise Invalid("message_ids must keep the order of the conversation, each message once.")
+    connection.execute(delete(context).where(context.c.conversation_id == conversation_id))
+    rows = [
+        {"conversation_id": conversation_id, "position": position, "message_id": message_id}
+        for message_id, position in placed
+    ]
+    connection.execute(insert(context), rows)

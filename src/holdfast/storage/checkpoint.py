@@ -1,0 +1,214 @@
+"""The one function that changes a run. It is fenced: whoever does not hold the lease writes nothing.
+
+Every statement here runs inside the caller's transaction, so a process that dies between any two of them leaves
+the run as it was before. `apply` is used by checkpoints, by accepting a run and by settling a waiting one; there is
+no other code that writes messages, context, ledger, steps or events.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from holdfast.core.codec import encode
+from holdfast.core.errors import Broken, LostLease
+from holdfast.core.lifecycle import ACTIVE, sources_of
+from holdfast.core.messages import Message
+from holdfast.core.records import Run
+from holdfast.ports.runs import Change, Lease, Rest, StaleSituation
+from holdfast.storage.ledger import write_calls
+from holdfast.storage.steps import write_step
+from holdfast.storage.tables import agents, blocks, context, conversations, events, ledger, messages, runs
+
+
+def checkpoint(connection: Connection, lease: Lease, change: Change, now: datetime) -> bool:
+    """Write a change as the lease holder; True if a cancel was asked for meanwhile."""
+    after = change.rest.status if change.rest else "running"
+    fence = (
+        update(runs)
+        .where(runs.c.id == lease.run_id, runs.c.lease_epoch == lease.epoch)
+        .where(runs.c.status.in_(sorted(sources_of(after) & ACTIVE)))
+        .values(status=after, lease_expires_at=lease.expires_at, **_run_values(change))
+        .returning(*_FENCED)
+    )
+    row = connection.execute(fence).mappings().first()
+    if row is None:
+        raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
+    _write(connection, dict(row), change, now)
+    return row["cancel_asked_at"] is not None and change.rest is None
+
+
+def settle_waiting(connection: Connection, run_id: str, change: Change, now: datetime) -> bool:
+    """Write a change to a run that rests waiting for a human. False if somebody else settled it first."""
+    if change.rest is None:
+        raise Broken("A waiting run can only be changed by bringing it to rest again.")
+    waits = (runs.c.id == run_id, runs.c.status == "completed", runs.c.stop_reason == "requires_approval")
+    fence = update(runs).where(*waits).values(status=change.rest.status, **_run_values(change)).returning(*_FENCED)
+    row = connection.execute(fence).mappings().first()
+    if row is None:
+        return False
+    _write(connection, dict(row), change, now)
+    return True
+
+
+def first_change(connection: Connection, run: Run, change: Change, now: datetime) -> None:
+    """The change that a run begins with; its row was inserted a moment ago in this transaction."""
+    values = _run_values(change)
+    if change.rest:
+        values["status"] = change.rest.status
+    if values:
+        connection.execute(update(runs).where(runs.c.id == run.id).values(**values))
+    owner = {
+        "id": run.id,
+        "org_id": run.org_id,
+        "agent_id": run.agent_id,
+        "turn_id": run.turn_id,
+        "metadata": run.metadata,
+    }
+    _write(connection, owner, change, now)
+
+
+def idle_change(connection: Connection, change: Change, now: datetime) -> None:
+    """A change of messages or context that belongs to no run: reset, recompile, compaction by hand."""
+    if change.rest or change.events or change.step or change.new_calls:
+        raise Broken("Only messages, context and settled calls can change outside of a run.")
+    query = select(conversations.c.org_id, conversations.c.agent_id).where(conversations.c.id == change.conversation_id)
+    owner = connection.execute(query).mappings().one()
+    _write(connection, {"id": None, "turn_id": None, **owner}, change, now)
+
+
+_FENCED = (runs.c.id, runs.c.org_id, runs.c.agent_id, runs.c.turn_id, runs.c.metadata, runs.c.cancel_asked_at)
+
+
+def _run_values(change: Change) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if change.events:
+        values["last_event"] = change.first_event + len(change.events) - 1
+    if change.ttft_ns is not None:
+        values["ttft_ns"] = change.ttft_ns
+    if change.num_steps is not None:
+        values["num_steps"] = change.num_steps
+    if rest := change.rest:
+        values |= {
+            "stop_reason": rest.stop_reason,
+            "completed_at": rest.completed_at,
+            "total_duration_ns": rest.total_duration_ns,
+            "lease_owner": None,
+            "lease_expires_at": None,
+        }
+    return values
+
+
+def _write(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
+    if change.touches_context:
+        _move_conversation(connection, change)
+    if change.step:
+        write_step(connection, change.step)
+    if change.messages:
+        _append_messages(connection, run["org_id"], change)
+    if change.system:
+        _rewrite_system(connection, change.system)
+    if change.cut:
+        _cut_context(connection, change)
+    write_calls(connection, run, change, now)
+    for edit in change.edits:
+        connection.execute(update(blocks).where(blocks.c.id == edit.block_id).values(value=edit.value, updated_at=now))
+    if change.events:
+        append_page(connection, run["id"], change.first_event, change.events, now)
+    if change.rest:
+        _come_to_rest(connection, run, change.rest)
+
+
+def _move_conversation(connection: Connection, change: Change) -> None:
+    """Compare and advance the version: a change decided over an older state of the conversation is refused."""
+    values: dict[str, Any] = {"version": change.version + 1, "next_seq": change.next_seq + len(change.messages)}
+    if change.messages:
+        values["last_message_at"] = change.messages[-1].created_at
+    current = (conversations.c.id == change.conversation_id, conversations.c.version == change.version)
+    if connection.execute(update(conversations).where(*current).values(**values)).rowcount != 1:
+        raise StaleSituation(f"Conversation {change.conversation_id} has moved on from version {change.version}.")
+
+
+def message_row(org_id: str, message: Message) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "org_id": org_id,
+        "agent_id": message.agent_id,
+        "conversation_id": message.conversation_id,
+        "seq": message.seq,
+        "created_at": message.created_at,
+        "run_id": message.run_id,
+        "step_id": message.step_id,
+        "otid": message.otid,
+        "name": message.name,
+        "sender_id": message.sender_id,
+        "group_id": message.group_id,
+        "body": encode(message.body),
+    }
+
+
+def _append_messages(connection: Connection, org_id: str, change: Change) -> None:
+    """A message and its place in the context are written together; the place is its sequence number."""
+    summary = change.cut.summary_id if change.cut else None
+    connection.execute(insert(messages), [message_row(org_id, message) for message in change.messages])
+    placed = [
+        {"conversation_id": change.conversation_id, "position": message.seq, "message_id": message.id}
+        for message in change.messages
+        if message.id != summary
+    ]
+    if placed:
+        connection.execute(insert(context), placed)
+
+
+def _rewrite_system(connection: Connection, system: Message) -> None:
+    connection.execute(update(messages).where(messages.c.id == system.id).values(body=encode(system.body)))
+
+
+def _cut_context(connection: Connection, change: Change) -> None:
+    """Drop what was compacted; the summary takes the last place that became free."""
+    assert change.cut is not None
+    here = context.c.conversation_id == change.conversation_id
+    first = select(context.c.position).where(here).order_by(context.c.position).limit(1).scalar_subquery()
+    connection.execute(
+        delete(context).where(here, context.c.position > first, context.c.position < change.cut.keep_from)
+    )
+    place = {
+        "conversation_id": change.conversation_id,
+        "position": change.cut.keep_from - 1,
+        "message_id": change.cut.summary_id,
+    }
+    connection.execute(insert(context), place)
+
+
+def append_page(connection: Connection, run_id: str, first: int, records: tuple[str, ...], now: datetime) -> None:
+    page = {
+        "run_id": run_id,
+        "first_seq": first,
+        "last_seq": first + len(records) - 1,
+        "created_at": now,
+        "body": "".join(records),
+    }
+    connection.execute(insert(events), page)
+
+
+def _come_to_rest(connection: Connection, run: dict[str, Any], rest: Rest) -> None:
+    """The agent's last stop reason belongs to the same transaction as the run's end. Metadata is merged."""
+    if rest.error is not None or rest.result is not None:
+        merged = dict(run["metadata"] or {})
+        merged |= {"error": rest.error} if rest.error is not None else {}
+        merged |= {"result": rest.result} if rest.result is not None else {}
+        connection.execute(update(runs).where(runs.c.id == run["id"]).values(metadata=merged))
+    used = select(ledger.c.name).where(ledger.c.run_id == run["id"], ledger.c.executed).distinct()
+    if names := list(connection.execute(used).scalars()):
+        connection.execute(update(runs).where(runs.c.id == run["id"]).values(tools_used=sorted(names)))
+    connection.execute(
+        update(agents)
+        .where(agents.c.id == run["agent_id"])
+        .values(
+            last_stop_reason=rest.stop_reason,
+            last_run_completion=rest.completed_at,
+            last_run_duration_ms=rest.total_duration_ns // 1_000_000,
+        )
+    )

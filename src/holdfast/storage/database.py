@@ -1,0 +1,199 @@
+"""One database, two ways in: `read` and `write` run a plain function over a connection, as one transaction.
+
+The functions are synchronous and run on threads, so SQL code has no awaits in it and the event loop never waits for
+a disk. On SQLite there is one writer thread; whatever is waiting when it becomes free is committed together, so
+that concurrent checkpoints share one fsync, each inside its own savepoint. On Postgres each write has a pooled
+connection. A function that raises leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import orjson
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import NullPool, QueuePool
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_BATCH = 64
+READERS = 4
+POSTGRES_CONNECTIONS = 16
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def make_engine(url: str) -> Engine:
+    """An engine for a `sqlite:///path` or `postgresql://…` URL, with our settings."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite_engine(parsed)
+    return create_engine(
+        parsed.set(drivername="postgresql+psycopg"),
+        poolclass=QueuePool,
+        pool_size=POSTGRES_CONNECTIONS,
+        max_overflow=0,
+        pool_pre_ping=True,
+        json_serializer=_dumps,
+        json_deserializer=orjson.loads,
+    )
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    if url.database:
+        Path(url.database).expanduser().parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(
+        url,
+        poolclass=NullPool,
+        json_serializer=_dumps,
+        json_deserializer=orjson.loads,
+        connect_args={"check_same_thread": False, "timeout": 30, "isolation_level": None},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _settings(connection: Any, _record: Any) -> None:
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-16000"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        readonly = connection.get_execution_options().get("readonly", False)
+        connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Callable[[Connection], Any]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+def _resolve(done: list[tuple[_Job, Any, BaseException | None]]) -> None:
+    for job, result, error in done:
+        if job.future.cancelled():
+            continue
+        if error is not None:
+            job.future.set_exception(error)
+        else:
+            job.future.set_result(result)
+
+
+class _Writer:
+    """The one thread that writes to SQLite."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[Connection], Any]) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        job = _Job(work, loop.create_future(), loop)
+        self._jobs.put(job)
+        return job.future
+
+    def close(self) -> None:
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        with self._engine.connect() as connection:
+            while (batch := self._next_batch()) is not None:
+                done = self._commit(connection, batch)
+                batch[0].loop.call_soon_threadsafe(_resolve, done)
+
+    def _next_batch(self) -> list[_Job] | None:
+        job = self._jobs.get()
+        if job is None:
+            return None
+        batch = [job]
+        while len(batch) < MAX_BATCH and not self._jobs.empty():
+            job = self._jobs.get()
+            if job is None:
+                self._jobs.put(None)
+                break
+            batch.append(job)
+        return batch
+
+    def _commit(self, connection: Connection, batch: list[_Job]) -> list[tuple[_Job, Any, BaseException | None]]:
+        """All of the batch in one transaction; if the commit itself fails, nobody was served."""
+        try:
+            with connection.begin():
+                if len(batch) == 1:
+                    return [(batch[0], batch[0].work(connection), None)]
+                return [self._guarded(connection, job) for job in batch]
+        except BaseException as error:
+            return [(job, None, error) for job in batch]
+
+    @staticmethod
+    def _guarded(connection: Connection, job: _Job) -> tuple[_Job, Any, BaseException | None]:
+        try:
+            with connection.begin_nested():
+                return job, job.work(connection), None
+        except Exception as error:
+            return job, None, error
+
+
+class Database:
+    def __init__(self, url: str) -> None:
+        self.engine = make_engine(url)
+        self.is_sqlite = self.engine.dialect.name == "sqlite"
+        self._writer = _Writer(self.engine) if self.is_sqlite else None
+        threads = READERS if self.is_sqlite else POSTGRES_CONNECTIONS
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-db")
+        self._local = threading.local()
+        self._opened: list[Connection] = []
+
+    async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` in a transaction of its own that sees one state of the database."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: self._read(lambda c: work(c, *args, **kwargs)))
+
+    async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `work` in one transaction; it is durable when this returns.
+
+        A caller that is cancelled while it waits does not undo the write: what was handed over is written.
+        """
+        if self._writer is not None:
+            written: T = await asyncio.shield(self._writer.submit(lambda c: work(c, *args, **kwargs)))
+            return written
+        loop = asyncio.get_running_loop()
+        job = loop.run_in_executor(self._threads, lambda: self._write(lambda c: work(c, *args, **kwargs)))
+        return await asyncio.shield(job)
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        if not self.is_sqlite:
+            return self._write(work)
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self.engine.connect().execution_options(readonly=True)
+            self._local.connection = connection
+            self._opened.append(connection)
+        with connection.begin():
+            return work(connection)
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        with self.engine.begin() as connection:
+            return work(connection)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._threads.shutdown(wait=True)
+        for connection in self._opened:
+            connection.close()
+        self.engine.dispose()

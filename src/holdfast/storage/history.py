@@ -1,0 +1,179 @@
+"""Listings of messages, runs and steps. Implements `ports.history.History`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, delete, or_, select, update
+from sqlalchemy.engine import RowMapping
+
+from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.lifecycle import ACTIVE
+from holdfast.core.messages import Message
+from holdfast.core.records import Actor, Run, Step
+from holdfast.ports.history import MessageScope, RunFilter, StepFilter
+from holdfast.ports.paging import Page
+from holdfast.storage.conversations import in_lineage
+from holdfast.storage.database import Database
+from holdfast.storage.paging import page_rows
+from holdfast.storage.run_store import get_run, run_value
+from holdfast.storage.situations import message_value
+from holdfast.storage.steps import step_value
+from holdfast.storage.tables import conversations, messages, runs, steps
+
+
+class SqlHistory:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def messages(self, actor: Actor, scope: MessageScope, page: Page) -> Sequence[Message]:
+        return await self._database.read(_messages, actor, scope, page)
+
+    async def message(self, actor: Actor, message_id: str) -> Message:
+        return await self._database.read(_message, actor, message_id)
+
+    async def runs(self, actor: Actor, wanted: RunFilter, page: Page) -> Sequence[Run]:
+        return await self._database.read(_runs, actor, wanted, page)
+
+    async def run(self, actor: Actor, run_id: str) -> Run:
+        return await self._database.read(get_run, run_id, actor)
+
+    async def delete_run(self, actor: Actor, run_id: str) -> None:
+        await self._database.write(_delete_run, actor, run_id)
+
+    async def steps(self, actor: Actor, wanted: StepFilter, page: Page) -> Sequence[Step]:
+        return await self._database.read(_steps, actor, wanted, page)
+
+    async def step(self, actor: Actor, step_id: str) -> Step:
+        return await self._database.read(_step, actor, step_id)
+
+    async def give_feedback(self, actor: Actor, step_id: str, feedback: str | None, tags: Sequence[str] | None) -> Step:
+        return await self._database.write(_give_feedback, actor, step_id, feedback, tags)
+
+
+# ---- messages -------------------------------------------------------------------------------------------------------
+
+
+def _scoped(actor: Actor, scope: MessageScope) -> Select[Any]:
+    query = select(messages).where(messages.c.org_id == actor.org_id)
+    if scope.conversation_id is not None:
+        query = query.where(in_lineage(scope.conversation_id))
+    if scope.agent_id is not None:
+        live = select(conversations.c.id).where(
+            conversations.c.agent_id == scope.agent_id, conversations.c.deleted_at.is_(None)
+        )
+        query = query.where(messages.c.agent_id == scope.agent_id, messages.c.conversation_id.in_(live))
+    if scope.run_id is not None:
+        query = query.where(messages.c.run_id == scope.run_id)
+    if scope.step_id is not None:
+        query = query.where(messages.c.step_id == scope.step_id)
+    return query
+
+
+def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: Page) -> list[Message]:
+    """Within one conversation the order is the sequence; across several it is time, then sequence."""
+    one_line = scope.agent_id is None and (scope.conversation_id or scope.run_id or scope.step_id)
+    keys = (messages.c.seq,) if one_line else (messages.c.created_at, messages.c.seq, messages.c.id)
+    query = _scoped(actor, scope)
+    for cursor, newer in ((page.after, True), (page.before, False)):
+        if cursor is not None:
+            query = query.where(_on_side(connection, actor, keys, cursor, newer))
+    order = [key.asc() if page.ascending else key.desc() for key in keys]
+    return [message_value(row) for row in connection.execute(query.order_by(*order).limit(page.limit)).mappings()]
+
+
+def _on_side(connection: Connection, actor: Actor, keys: tuple[Any, ...], cursor: str, newer: bool) -> Any:
+    """The messages on one side of the cursor, comparing key by key."""
+    query = select(*keys).where(messages.c.id == cursor, messages.c.org_id == actor.org_id)
+    place = connection.execute(query).first()
+    if place is None:
+        raise NotFound(f"No message found with id '{cursor}'.")
+    alternatives = []
+    for index, key in enumerate(keys):
+        same = [keys[i] == place[i] for i in range(index)]
+        alternatives.append(and_(*same, key > place[index] if newer else key < place[index]))
+    return or_(*alternatives)
+
+
+def _message(connection: Connection, actor: Actor, message_id: str) -> Message:
+    query = select(messages).where(messages.c.id == message_id, messages.c.org_id == actor.org_id)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"Message with id '{message_id}' not found")
+    return message_value(row)
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def _runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Page) -> list[Run]:
+    query = select(runs).where(runs.c.org_id == actor.org_id)
+    if wanted.agent_ids:
+        query = query.where(runs.c.agent_id.in_(wanted.agent_ids))
+    if wanted.statuses:
+        query = query.where(runs.c.status.in_(wanted.statuses))
+    if wanted.stop_reason is not None:
+        query = query.where(runs.c.stop_reason == wanted.stop_reason)
+    if wanted.background is not None:
+        query = query.where(runs.c.background == wanted.background)
+    if wanted.conversation_id is not None:
+        query = query.where(runs.c.conversation_id == wanted.conversation_id)
+    if wanted.project_id is not None:
+        query = query.where(runs.c.project_id == wanted.project_id)
+    key = runs.c.total_duration_ns if page.order_by == "duration" else runs.c.created_at
+    return [run_value(row) for row in page_rows(connection, query, runs, page, key)]
+
+
+def _delete_run(connection: Connection, actor: Actor, run_id: str) -> None:
+    """The run and what it logged go; the messages it wrote are the conversation's and stay."""
+    run = get_run(connection, run_id, actor)
+    if run.status in ACTIVE or run.stop_reason == "requires_approval":
+        raise Conflict(f"Run {run_id} is not finished; cancel it first.")
+    connection.execute(delete(runs).where(runs.c.id == run_id))
+
+
+# ---- steps ----------------------------------------------------------------------------------------------------------
+
+
+def _steps(connection: Connection, actor: Actor, wanted: StepFilter, page: Page) -> list[Step]:
+    query = select(steps).where(steps.c.org_id == actor.org_id)
+    for column, value in (
+        (steps.c.agent_id, wanted.agent_id),
+        (steps.c.run_id, wanted.run_id),
+        (steps.c.model, wanted.model),
+        (steps.c.feedback, wanted.feedback),
+        (steps.c.project_id, wanted.project_id),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.has_feedback is not None:
+        query = query.where(steps.c.feedback.is_not(None) if wanted.has_feedback else steps.c.feedback.is_(None))
+    if wanted.start_date is not None:
+        query = query.where(steps.c.created_at >= wanted.start_date)
+    if wanted.end_date is not None:
+        query = query.where(steps.c.created_at <= wanted.end_date)
+    return [step_value(row) for row in page_rows(connection, query, steps, page)]
+
+
+def _step_row(connection: Connection, actor: Actor, step_id: str) -> RowMapping:
+    query = select(steps).where(steps.c.id == step_id, steps.c.org_id == actor.org_id)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"Step with id '{step_id}' not found")
+    return row
+
+
+def _step(connection: Connection, actor: Actor, step_id: str) -> Step:
+    return step_value(_step_row(connection, actor, step_id))
+
+
+def _give_feedback(
+    connection: Connection, actor: Actor, step_id: str, feedback: str | None, tags: Sequence[str] | None
+) -> Step:
+    _step_row(connection, actor, step_id)
+    values: dict[str, Any] = {"feedback": feedback}
+    if tags is not None:
+        values["tags"] = list(tags)
+    connection.execute(update(steps).where(steps.c.id == step_id).values(**values))
+    return _step(connection, actor, step_id)

@@ -1,0 +1,114 @@
+"""The ledger: a row per tool call, from the moment it is proposed until it is settled.
+
+Written only by `storage.checkpoint`, inside its transaction. A change that `core.lifecycle` does not list cannot be
+written: the update names the states it may come from, and finding none of them is an error.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+from sqlalchemy.engine import RowMapping
+
+from holdfast.core.codec import decode, encode
+from holdfast.core.errors import Broken
+from holdfast.core.lifecycle import CALL_CHANGES, OPEN_CALLS, CallStatus
+from holdfast.core.messages import ToolCall, ToolReturnsBody, plain_text
+from holdfast.core.state import Call
+from holdfast.ports.runs import Change
+from holdfast.storage.tables import ledger
+
+
+def _call_sources(after: CallStatus) -> list[str]:
+    return sorted({before for before, allowed in CALL_CHANGES.items() if after in allowed} | {after})
+
+
+def write_calls(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
+    if change.new_calls:
+        rows = [_call_row(call, run, change.conversation_id, now) for call in change.new_calls]
+        connection.execute(insert(ledger), rows)
+    for call in change.changed_calls:
+        _change_call(connection, call, now)
+    if any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
+        unreturned = (ledger.c.conversation_id == change.conversation_id, ~ledger.c.returned)
+        connection.execute(update(ledger).where(*unreturned).values(returned=True))
+
+
+def _call_row(call: Call, run: dict[str, Any], conversation_id: str, now: datetime) -> dict[str, Any]:
+    return {
+        "step_id": call.step_id,
+        "call_id": call.call.id,
+        "org_id": run["org_id"],
+        "agent_id": run["agent_id"],
+        "conversation_id": conversation_id,
+        "run_id": run["id"],
+        "turn_id": run["turn_id"],
+        "position": call.position,
+        "name": call.call.name,
+        "arguments": call.call.arguments,
+        "client_side": call.client_side,
+        "returned": False,
+        "created_at": now,
+        "started_at": now if call.status == "started" else None,
+        "settled_at": None if call.status in OPEN_CALLS else now,
+        **_call_progress(call),
+    }
+
+
+def _call_progress(call: Call) -> dict[str, Any]:
+    return {
+        "status": call.status,
+        "request_id": call.request_id,
+        "executed": call.executed,
+        "result": None if call.result is None else encode(call.result),
+    }
+
+
+def _change_call(connection: Connection, call: Call, now: datetime) -> None:
+    progress = _call_progress(call)
+    if call.status == "started":
+        progress["started_at"] = now
+    elif call.status not in OPEN_CALLS:
+        progress["settled_at"] = now
+    row = (ledger.c.step_id == call.step_id, ledger.c.call_id == call.call.id)
+    legal = ledger.c.status.in_(_call_sources(call.status))
+    if connection.execute(update(ledger).where(*row, legal).values(**progress)).rowcount != 1:
+        raise Broken(f"Call {call.call.id} of step {call.step_id} cannot become {call.status} from where it stands.")
+
+
+def unreturned(connection: Connection, conversation_id: str) -> tuple[tuple[Call, ...], str | None]:
+    """The calls whose results are not yet in a message, and the turn they belong to."""
+    query = (
+        select(ledger)
+        .where(ledger.c.conversation_id == conversation_id, ~ledger.c.returned)
+        .order_by(ledger.c.position)
+    )
+    rows = connection.execute(query).mappings().all()
+    return tuple(_call(row) for row in rows), rows[0]["turn_id"] if rows else None
+
+
+def called_in_turn(connection: Connection, turn_id: str) -> tuple[tuple[str, ...], str | None]:
+    """The tools that ran in a turn, oldest first, and the text of the last result."""
+    query = (
+        select(ledger.c.name, ledger.c.result)
+        .where(ledger.c.turn_id == turn_id, ledger.c.executed, ledger.c.returned)
+        .order_by(ledger.c.created_at, ledger.c.position)
+    )
+    rows = connection.execute(query).all()
+    last = plain_text(decode(rows[-1].result).content) if rows and rows[-1].result else None
+    return tuple(row.name for row in rows), last
+
+
+def _call(row: RowMapping) -> Call:
+    return Call(
+        ToolCall(row["call_id"], row["name"], row["arguments"]),
+        row["step_id"],
+        row["position"],
+        row["status"],
+        row["request_id"],
+        row["client_side"],
+        decode(row["result"]) if row["result"] is not None else None,
+        row["executed"],
+    )

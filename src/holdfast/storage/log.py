@@ -1,0 +1,44 @@
+"""The log of a run's outward stream: pages of records, numbered from 1, exactly as subscribers get them.
+
+A record is the text of one server-sent event, blank line included, so a replay is the same bytes as the first
+showing. Records hold JSON on one line, hence a blank line only ever ends a record.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, select
+
+from holdfast.core.errors import NotFound
+from holdfast.core.lifecycle import ACTIVE
+from holdfast.ports.runs import LogPage
+from holdfast.storage.tables import events, runs
+
+
+def read(connection: Connection, run_id: str, after: int, limit: int) -> LogPage:
+    """Records numbered after `after`, at most about `limit`, with whether the run rests and this is the end."""
+    query = select(runs.c.status, runs.c.last_event).where(runs.c.id == run_id)
+    run = connection.execute(query).first()
+    if run is None:
+        raise NotFound(f"Run not found with id='{run_id}'")
+    pages = (
+        select(events.c.first_seq, events.c.last_seq, events.c.body)
+        .where(events.c.run_id == run_id, events.c.last_seq > after)
+        .order_by(events.c.first_seq)
+        .limit(limit)
+    )
+    records: list[str] = []
+    first = after + 1
+    gap_until = None
+    for page in connection.execute(pages):
+        if not records:
+            first = max(after + 1, page.first_seq)
+            gap_until = page.first_seq - 1 if page.first_seq > after + 1 else None
+        whole = split(page.body)
+        records.extend(whole[max(0, first - page.first_seq) :] if not records else whole)
+    last = first + len(records) - 1
+    done = run.status not in ACTIVE and (last >= run.last_event or not records)
+    return LogPage(tuple(records), first, done, gap_until)
+
+
+def split(body: str) -> list[str]:
+    return [f"{record}\n\n" for record in body.split("\n\n")[:-1]]

@@ -1,0 +1,50 @@
+"""Bringing a database to this version's schema.
+
+A database that is already there is recognised by one query, without loading Alembic, so that a start costs nothing.
+Migrations run in one transaction: one that fails leaves the database as it was.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Engine, inspect, text
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD = "0001"
+
+
+def version_of(engine: Engine) -> str | None:
+    """The revision a database is at; None if it is empty."""
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        return None if found is None else str(found)
+
+
+def migrate(engine: Engine) -> tuple[str | None, str]:
+    """Bring the database to `HEAD`; says where it was and where it is."""
+    before = version_of(engine)
+    if before == HEAD:
+        return before, HEAD
+    from alembic import command
+
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(811283)"))  # several processes may start at once
+        config = _config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    return before, HEAD
+
+
+def _config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(files("holdfast.storage") / "migrations"))
+    return config

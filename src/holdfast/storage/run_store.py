@@ -1,0 +1,167 @@
+"""Runs in rows: acceptance, leases, checkpoints, the log. Implements `ports.runs.RunStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, insert, or_, select, update
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.exc import IntegrityError
+
+from holdfast.core.errors import ConversationBusy, LostLease, NotFound
+from holdfast.core.lifecycle import ACTIVE
+from holdfast.core.records import Actor, Run, Step
+from holdfast.ports.clock import Clock
+from holdfast.ports.runs import Change, Lease, LogPage, Situation
+from holdfast.storage import checkpoint as checkpoints
+from holdfast.storage import log
+from holdfast.storage.database import Database
+from holdfast.storage.rows import from_row, to_row
+from holdfast.storage.situations import situation
+from holdfast.storage.steps import steps_of_run
+from holdfast.storage.tables import runs
+
+_ACTIVE = sorted(ACTIVE)
+
+
+class SqlRunStore:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def situation(self, conversation_id: str, known_version: int | None = None) -> Situation:
+        return await self._database.read(situation, conversation_id, known_version)
+
+    async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
+        try:
+            await self._database.write(_begin, run, lease, change, self._clock.now())
+        except IntegrityError as error:
+            if "uq_runs_active_conversation" in str(error) or "runs.conversation_id" in str(error):
+                raise ConversationBusy(None) from error
+            raise
+
+    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+        return await self._database.write(_claim, run_id, owner, now, expires_at)
+
+    async def checkpoint(self, lease: Lease, change: Change) -> bool:
+        return await self._database.write(checkpoints.checkpoint, lease, change, self._clock.now())
+
+    async def settle_waiting(self, run_id: str, change: Change) -> bool:
+        return await self._database.write(checkpoints.settle_waiting, run_id, change, self._clock.now())
+
+    async def change_idle(self, change: Change) -> None:
+        await self._database.write(_change_idle, change, self._clock.now())
+
+    async def append_events(self, lease: Lease, first_seq: int, records: Sequence[str]) -> bool:
+        return await self._database.write(_append, lease, first_seq, tuple(records), self._clock.now())
+
+    async def renew(self, lease: Lease) -> bool:
+        return await self._database.write(_renew, lease, None)
+
+    async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, now: datetime) -> None:
+        await self._database.write(_ask_cancel, run_id, by, reason, now)
+
+    async def read_log(self, run_id: str, after: int, limit: int) -> LogPage:
+        return await self._database.read(log.read, run_id, after, limit)
+
+    async def run(self, run_id: str, actor: Actor | None = None) -> Run:
+        return await self._database.read(get_run, run_id, actor)
+
+    async def run_steps(self, run_id: str) -> Sequence[Step]:
+        return await self._database.read(steps_of_run, run_id)
+
+    async def abandoned(self, now: datetime) -> Sequence[str]:
+        return await self._database.read(_abandoned, now)
+
+    async def free_leases(self) -> None:
+        await self._database.write(_free_leases)
+
+
+def refuse_if_busy(connection: Connection, conversation_id: str) -> None:
+    held = (runs.c.conversation_id == conversation_id, runs.c.status.in_(_ACTIVE), ~runs.c.queued)
+    if (busy := connection.execute(select(runs.c.id).where(*held)).scalar()) is not None:
+        raise ConversationBusy(busy)
+
+
+def _change_idle(connection: Connection, change: Change, now: datetime) -> None:
+    refuse_if_busy(connection, change.conversation_id)
+    checkpoints.idle_change(connection, change, now)
+
+
+def _begin(connection: Connection, run: Run, lease: Lease | None, change: Change | None, now: datetime) -> None:
+    """Insert the run, and its first change with it. One active run per conversation: the index says so too."""
+    refuse_if_busy(connection, run.conversation_id)
+    row = to_row(runs, run)
+    row |= {"lease_epoch": 0, "lease_owner": None, "lease_expires_at": None}
+    if lease is not None:
+        row |= {"lease_epoch": lease.epoch, "lease_owner": lease.owner, "lease_expires_at": lease.expires_at}
+    connection.execute(insert(runs), row)
+    if change is not None:
+        checkpoints.first_change(connection, run, change, now)
+
+
+def _claim(connection: Connection, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+    free = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < now)
+    statement = (
+        update(runs)
+        .where(runs.c.id == run_id, runs.c.status.in_(_ACTIVE), ~runs.c.queued, free)
+        .values(lease_owner=owner, lease_epoch=runs.c.lease_epoch + 1, lease_expires_at=expires_at)
+        .returning(runs.c.lease_epoch)
+    )
+    epoch = connection.execute(statement).scalar()
+    return None if epoch is None else Lease(run_id, owner, epoch, expires_at)
+
+
+def _renew(connection: Connection, lease: Lease, last_event: int | None) -> bool:
+    values: dict[str, object] = {"lease_expires_at": lease.expires_at}
+    if last_event is not None:
+        values["last_event"] = last_event
+    statement = (
+        update(runs)
+        .where(runs.c.id == lease.run_id, runs.c.lease_epoch == lease.epoch, runs.c.status.in_(_ACTIVE))
+        .values(**values)
+        .returning(runs.c.cancel_asked_at)
+    )
+    row = connection.execute(statement).first()
+    if row is None:
+        raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
+    return row.cancel_asked_at is not None
+
+
+def _append(connection: Connection, lease: Lease, first: int, records: tuple[str, ...], now: datetime) -> bool:
+    cancel = _renew(connection, lease, first + len(records) - 1)
+    checkpoints.append_page(connection, lease.run_id, first, records, now)
+    return cancel
+
+
+def _ask_cancel(connection: Connection, run_id: str, by: str | None, reason: str | None, now: datetime) -> None:
+    """Remember who asked first; asking again changes nothing."""
+    asked = (runs.c.id == run_id, runs.c.cancel_asked_at.is_(None))
+    values = {"cancel_asked_at": now, "cancel_asked_by": by, "cancel_reason": reason}
+    connection.execute(update(runs).where(*asked).values(**values))
+
+
+def _abandoned(connection: Connection, now: datetime) -> list[str]:
+    free = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < now)
+    query = select(runs.c.id).where(runs.c.status.in_(_ACTIVE), ~runs.c.queued, free).order_by(runs.c.created_at)
+    return list(connection.execute(query).scalars())
+
+
+def _free_leases(connection: Connection) -> None:
+    connection.execute(update(runs).where(runs.c.status.in_(_ACTIVE)).values(lease_expires_at=None))
+
+
+def get_run(connection: Connection, run_id: str, actor: Actor | None = None) -> Run:
+    query = select(runs).where(runs.c.id == run_id)
+    if actor is not None:
+        query = query.where(runs.c.org_id == actor.org_id)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        by = actor.user_id if actor else "nobody"
+        raise NotFound(f"Run not found with id='['{run_id}']', access level in ['read'] for actor='{by}'")
+    return run_value(row)
+
+
+def run_value(row: RowMapping) -> Run:
+    return from_row(Run, row)

@@ -1,0 +1,111 @@
+"""Finding messages by their words. Implements `ports.search.MessageSearch`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, time
+
+from sqlalchemy import Connection, String, cast, select
+
+from holdfast.core.errors import TellTheModel
+from holdfast.core.messages import (
+    AssistantBody,
+    Message,
+    SummaryBody,
+    SystemBody,
+    ToolReturnsBody,
+    UserBody,
+    plain_text,
+)
+from holdfast.ports.search import Hit
+from holdfast.storage.database import Database
+from holdfast.storage.situations import message_value
+from holdfast.storage.tables import messages
+
+SCANNED = 2_000
+
+
+class SqlMessageSearch:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def search_messages(
+        self,
+        *,
+        org_id: str,
+        agent_id: str | None,
+        query: str | None,
+        roles: Sequence[str] = (),
+        limit: int = 10,
+        start: str | None = None,
+        end: str | None = None,
+        conversation_id: str | None = None,
+    ) -> Sequence[Hit]:
+        span = _moment(start, time.min), _moment(end, time.max)
+        scope = (org_id, agent_id, conversation_id)
+        return await self._database.read(_search, scope, (query or "").split(), tuple(roles), limit, span)
+
+
+def _moment(text: str | None, end_of_day: time) -> datetime | None:
+    """A date, or a date and time; a bare date means the whole day."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise TellTheModel(f"{text!r} is not an ISO 8601 date or date and time.") from error
+    if len(text) == len("2026-01-31"):
+        moment = datetime.combine(moment.date(), end_of_day)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _search(
+    connection: Connection,
+    scope: tuple[str, str | None, str | None],
+    words: list[str],
+    roles: tuple[str, ...],
+    limit: int,
+    span: tuple[datetime | None, datetime | None],
+) -> list[Hit]:
+    """The database narrows by text of the whole row; the words are then looked for in what the message says."""
+    org_id, agent_id, conversation_id = scope
+    query = select(messages).where(messages.c.org_id == org_id)
+    if agent_id is not None:
+        query = query.where(messages.c.agent_id == agent_id)
+    if conversation_id is not None:
+        query = query.where(messages.c.conversation_id == conversation_id)
+    if span[0] is not None:
+        query = query.where(messages.c.created_at >= span[0])
+    if span[1] is not None:
+        query = query.where(messages.c.created_at <= span[1])
+    for word in words:
+        if word.isalnum():
+            query = query.where(cast(messages.c.body, String).icontains(word, autoescape=True))
+    query = query.order_by(messages.c.created_at.desc(), messages.c.seq.desc()).limit(SCANNED)
+    found: list[Hit] = []
+    for row in connection.execute(query).mappings():
+        message = message_value(row)
+        role, text = said(message)
+        if text and (not roles or role in roles) and all(word.lower() in text.lower() for word in words):
+            found.append(Hit(message.id, message.created_at, role, text, message.agent_id, message.conversation_id))
+        if len(found) == limit:
+            break
+    return found
+
+
+def said(message: Message) -> tuple[str, str]:
+    """Who spoke, and the words."""
+    body = message.body
+    match body:
+        case UserBody(parts=parts):
+            return "user", plain_text(parts)
+        case SummaryBody(text=text):
+            return "user", text
+        case AssistantBody(parts=parts):
+            return "assistant", plain_text(parts)
+        case SystemBody():
+            return "system", ""
+        case ToolReturnsBody(results=results):
+            return "tool", "\n".join(plain_text(result.content) for result in results)
+        case _:
+            return "approval", ""

@@ -1,0 +1,64 @@
+"""Steps: one row per model reply, with its usage and times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+from sqlalchemy.engine import RowMapping
+
+from holdfast.core.model import Usage
+from holdfast.core.records import Step
+from holdfast.storage.tables import steps
+
+
+def step_row(step: Step) -> dict[str, Any]:
+    usage = step.usage
+    return {
+        "id": step.id,
+        "org_id": step.org_id,
+        "run_id": step.run_id,
+        "agent_id": step.agent_id,
+        "created_at": step.created_at,
+        "status": step.status,
+        "stop_reason": step.stop_reason,
+        "model": step.model,
+        "model_handle": step.model_handle,
+        "provider_name": step.provider_name,
+        "model_endpoint": step.model_endpoint,
+        "context_window_limit": step.context_window_limit,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cached_input_tokens": usage.cached_input_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "error": step.error,
+        "feedback": step.feedback,
+        "tags": list(step.tags),
+        "project_id": step.project_id,
+        "llm_ns": step.llm_ns,
+        "tool_ns": step.tool_ns,
+        "step_ns": step.step_ns,
+    }
+
+
+_CHANGING = ("status", "stop_reason", "error", "llm_ns", "tool_ns", "step_ns")
+
+
+def write_step(connection: Connection, step: Step) -> None:
+    """A step is written when its model reply is known, and once more when its tools are done."""
+    row = step_row(step)
+    changed = {name: row[name] for name in _CHANGING}
+    if connection.execute(update(steps).where(steps.c.id == step.id).values(**changed)).rowcount == 0:
+        connection.execute(insert(steps), row)
+
+
+def step_value(row: RowMapping) -> Step:
+    names = ("prompt_tokens", "completion_tokens", "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
+    rest = {name: value for name, value in row.items() if name not in names}
+    return Step(**{**rest, "usage": Usage(*(row[name] for name in names)), "tags": tuple(row["tags"])})
+
+
+def steps_of_run(connection: Connection, run_id: str) -> tuple[Step, ...]:
+    query = select(steps).where(steps.c.run_id == run_id).order_by(steps.c.created_at, steps.c.id)
+    return tuple(step_value(row) for row in connection.execute(query).mappings())

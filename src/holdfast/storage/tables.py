@@ -1,0 +1,402 @@
+"""Every table, as the migrations build it (a test proves the two equal).
+
+Reading order: who (organisations, users, keys), what they keep (agents, tools, blocks), the line of messages
+(conversations, lineage, messages, context), the work (runs, steps, ledger, decisions, events, outbox).
+
+Records keep the columns one filters or sorts by, and everything else in `document`. Deleting an agent, a
+conversation or a run takes along what hangs on it, by foreign keys with ON DELETE CASCADE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+)
+
+from holdfast.storage.columns import Document, Moment
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _id(name: str = "id") -> Column[str]:
+    return Column(name, String, primary_key=True)
+
+
+def _org() -> Column[str]:
+    return Column("org_id", String, ForeignKey("organizations.id", ondelete="CASCADE"), nullable=False)
+
+
+def _owned_by(table: str, name: str, *, primary_key: bool = False) -> Column[str]:
+    key = ForeignKey(f"{table}.id", ondelete="CASCADE")
+    return Column(name, String, key, nullable=False, primary_key=primary_key)
+
+
+def _stamp() -> tuple[Column[object], ...]:
+    return (
+        Column("created_at", Moment, nullable=False),
+        Column("updated_at", Moment, nullable=False),
+        Column("created_by", String),
+        Column("updated_by", String),
+    )
+
+
+def _only(condition: str) -> dict[str, Any]:
+    """A partial index, on either database."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
+# ---- who ------------------------------------------------------------------------------------------------------
+
+organizations = Table(
+    "organizations",
+    metadata,
+    _id(),
+    Column("name", String, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
+users = Table(
+    "users",
+    metadata,
+    _id(),
+    _org(),
+    Column("name", String, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    _id(),
+    _org(),
+    _owned_by("users", "user_id"),
+    Column("name", String, nullable=False),
+    Column("digest", String, nullable=False, unique=True),
+    Column("created_at", Moment, nullable=False),
+    Column("revoked_at", Moment),
+)
+
+# ---- what they keep ---------------------------------------------------------------------------------------------
+
+agents = Table(
+    "agents",
+    metadata,
+    _id(),
+    _org(),
+    Column("name", String, nullable=False),
+    Column("hidden", Boolean),
+    Column("project_id", String),
+    Column("template_id", String),
+    Column("base_template_id", String),
+    Column("last_stop_reason", String),
+    Column("last_run_completion", Moment),
+    Column("last_run_duration_ms", BigInteger),
+    Column("document", Document, nullable=False),
+    *_stamp(),
+    Index("ix_agents_org_created", "org_id", "created_at", "id"),
+)
+
+agent_tags = Table(
+    "agent_tags", metadata, _owned_by("agents", "agent_id", primary_key=True), Column("tag", String, primary_key=True)
+)
+Index("ix_agent_tags_tag", agent_tags.c.tag, agent_tags.c.agent_id)
+
+tools = Table(
+    "tools",
+    metadata,
+    _id(),
+    _org(),
+    Column("name", String, nullable=False),
+    Column("tool_type", String, nullable=False),
+    Column("document", Document, nullable=False),
+    *_stamp(),
+    UniqueConstraint("org_id", "name"),
+    Index("ix_tools_org_created", "org_id", "created_at", "id"),
+)
+
+agent_tools = Table(
+    "agent_tools",
+    metadata,
+    _owned_by("agents", "agent_id", primary_key=True),
+    _owned_by("tools", "tool_id", primary_key=True),
+    Column("position", Integer, nullable=False),
+    Index("ix_agent_tools_tool", "tool_id"),
+)
+
+blocks = Table(
+    "blocks",
+    metadata,
+    _id(),
+    _org(),
+    Column("label", String, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("description", Text),
+    Column("is_template", Boolean, nullable=False),
+    Column("template_name", String),
+    Column("project_id", String),
+    Column("hidden", Boolean),
+    Column("document", Document, nullable=False),
+    *_stamp(),
+    Index("ix_blocks_org_created", "org_id", "created_at", "id"),
+)
+
+agent_blocks = Table(
+    "agent_blocks",
+    metadata,
+    _owned_by("agents", "agent_id", primary_key=True),
+    _owned_by("blocks", "block_id", primary_key=True),
+    Column("position", Integer, nullable=False),
+    Index("ix_agent_blocks_block", "block_id"),
+)
+
+# ---- the line of messages ------------------------------------------------------------------------------------------
+
+conversations = Table(
+    "conversations",
+    metadata,
+    _id(),
+    _org(),
+    _owned_by("agents", "agent_id"),
+    Column("is_default", Boolean, nullable=False),
+    Column("next_seq", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("summary", Text),
+    Column("hidden", Boolean),
+    Column("archived_at", Moment),
+    Column("deleted_at", Moment),
+    Column("last_message_at", Moment),
+    Column("document", Document, nullable=False),
+    *_stamp(),
+    Index("ix_conversations_org_created", "org_id", "created_at", "id"),
+    Index("ix_conversations_agent_created", "agent_id", "created_at", "id"),
+    Index(
+        "uq_conversations_default",
+        "agent_id",
+        unique=True,
+        **_only("is_default"),
+    ),
+)
+
+lineage = Table(
+    "lineage",
+    metadata,
+    _owned_by("conversations", "conversation_id", primary_key=True),
+    _owned_by("conversations", "ancestor_id", primary_key=True),
+    Column("up_to_seq", BigInteger),
+    Index("ix_lineage_ancestor", "ancestor_id"),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    _id(),
+    _org(),
+    _owned_by("agents", "agent_id"),
+    _owned_by("conversations", "conversation_id"),
+    Column("seq", BigInteger, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("run_id", String),
+    Column("step_id", String),
+    Column("otid", String),
+    Column("name", String),
+    Column("sender_id", String),
+    Column("group_id", String),
+    Column("body", Document, nullable=False),
+    UniqueConstraint("conversation_id", "seq"),
+    Index("ix_messages_agent_created", "agent_id", "created_at", "seq", "id"),
+    Index("ix_messages_org_created", "org_id", "created_at", "seq", "id"),
+    Index("ix_messages_run", "run_id", "seq"),
+    Index("ix_messages_step", "step_id", "seq"),
+)
+
+context = Table(
+    "context",
+    metadata,
+    _owned_by("conversations", "conversation_id", primary_key=True),
+    Column("position", BigInteger, primary_key=True),
+    _owned_by("messages", "message_id"),
+    Index("ix_context_message", "message_id"),
+)
+
+# ---- the work -------------------------------------------------------------------------------------------------------
+
+runs = Table(
+    "runs",
+    metadata,
+    _id(),
+    _org(),
+    _owned_by("agents", "agent_id"),
+    _owned_by("conversations", "conversation_id"),
+    Column("in_default_conversation", Boolean, nullable=False),
+    Column("status", String, nullable=False),
+    Column("stop_reason", String),
+    Column("turn_id", String, nullable=False),
+    Column("background", Boolean, nullable=False),
+    Column("queued", Boolean, nullable=False, server_default=false()),
+    Column("request", Document, nullable=False),
+    Column("metadata", Document, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", String),
+    Column("completed_at", Moment),
+    Column("lease_owner", String),
+    Column("lease_epoch", BigInteger, nullable=False),
+    Column("lease_expires_at", Moment),
+    Column("cancel_asked_at", Moment),
+    Column("cancel_asked_by", String),
+    Column("cancel_reason", Text),
+    Column("last_event", BigInteger, nullable=False),
+    Column("callback_url", Text),
+    Column("callback_sent_at", Moment),
+    Column("callback_status_code", Integer),
+    Column("callback_error", Text),
+    Column("base_template_id", String),
+    Column("project_id", String),
+    Column("ttft_ns", BigInteger),
+    Column("total_duration_ns", BigInteger),
+    Column("num_steps", Integer, nullable=False),
+    Column("tools_used", Document, nullable=False),
+    Index("ix_runs_org_created", "org_id", "created_at", "id"),
+    Index("ix_runs_agent_created", "agent_id", "created_at", "id"),
+    Index("ix_runs_conversation_created", "conversation_id", "created_at", "id"),
+    Index("ix_runs_org_status_created", "org_id", "status", "created_at", "id"),
+    Index(
+        "uq_runs_active_conversation",
+        "conversation_id",
+        unique=True,
+        **_only("status IN ('created', 'running') AND NOT queued"),
+    ),
+    Index(
+        "ix_runs_active_lease",
+        "lease_expires_at",
+        **_only("status IN ('created', 'running')"),
+    ),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    _id(),
+    _org(),
+    _owned_by("runs", "run_id"),
+    _owned_by("agents", "agent_id"),
+    Column("created_at", Moment, nullable=False),
+    Column("status", String, nullable=False),
+    Column("stop_reason", String),
+    Column("model", String),
+    Column("model_handle", String),
+    Column("provider_name", String),
+    Column("model_endpoint", String),
+    Column("context_window_limit", Integer),
+    Column("prompt_tokens", Integer, nullable=False),
+    Column("completion_tokens", Integer, nullable=False),
+    Column("cached_input_tokens", Integer),
+    Column("cache_write_tokens", Integer),
+    Column("reasoning_tokens", Integer),
+    Column("error", Document),
+    Column("feedback", String),
+    Column("tags", Document, nullable=False),
+    Column("project_id", String),
+    Column("llm_ns", BigInteger),
+    Column("tool_ns", BigInteger),
+    Column("step_ns", BigInteger),
+    Index("ix_steps_org_created", "org_id", "created_at", "id"),
+    Index("ix_steps_run_created", "run_id", "created_at", "id"),
+    Index("ix_steps_agent_created", "agent_id", "created_at", "id"),
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("step_id", String, primary_key=True),
+    Column("call_id", String, primary_key=True),
+    _org(),
+    _owned_by("agents", "agent_id"),
+    _owned_by("conversations", "conversation_id"),
+    _owned_by("runs", "run_id"),
+    Column("turn_id", String, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", String, nullable=False),
+    Column("arguments", Text, nullable=False),
+    Column("status", String, nullable=False),
+    Column("request_id", String),
+    Column("client_side", Boolean, nullable=False),
+    Column("executed", Boolean, nullable=False),
+    Column("result", Document),
+    Column("returned", Boolean, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("started_at", Moment),
+    Column("settled_at", Moment),
+    Index(
+        "ix_ledger_unreturned",
+        "conversation_id",
+        "position",
+        **_only("NOT returned"),
+    ),
+    Index("ix_ledger_turn", "turn_id", "created_at", "position"),
+    Index("ix_ledger_run", "run_id"),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    _org(),
+    Column("step_id", String, nullable=False),
+    Column("call_id", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("decided_by", String),
+    Column("decided_at", Moment, nullable=False),
+    Column("reason", Text),
+    Column("arguments_digest", String, nullable=False),
+    Column("previous_hash", String, nullable=False),
+    Column("hash", String, nullable=False),
+    UniqueConstraint("step_id", "call_id"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    _owned_by("runs", "run_id", primary_key=True),
+    Column("first_seq", BigInteger, primary_key=True),
+    Column("last_seq", BigInteger, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("ix_events_created", "created_at"),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    _id(),
+    _org(),
+    _owned_by("runs", "run_id"),
+    Column("url", Text, nullable=False),
+    Column("payload", Document, nullable=False),
+    Column("status", String, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("next_attempt_at", Moment, nullable=False),
+    Column("last_error", Text),
+    Index("ix_outbox_due", "status", "next_attempt_at"),
+)

@@ -1,0 +1,1 @@
+"""What we ship for tests, ours and yours: fakes, servers on the real wires, and contract suites."""

@@ -1,0 +1,236 @@
+"""A model server on the real OpenAI Chat Completions and Anthropic Messages wires, for tests, demos and benchmarks.
+
+It answers from a script, one reply per request in order, and behaves like the built-in demo model when the script is
+empty. It records every request, and when its client went away, so that a test can say "the connection was closed".
+
+    async with ModelServer() as server:
+        server.script(Say("Hello"), Call("roll", {"sides": 6}))
+        model = OpenAIChat("openai", "any-key", server.openai_url)
+
+As a process of its own: `python -m holdfast.testing.model_server --port 8900` prints its URL; scripts are then posted
+to `/script` as `[[{"step": "Say", "text": "Hello"}], …]`, and `/received` tells what came.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, get_args
+
+import orjson
+from aiohttp import web
+
+from holdfast.core.model import ModelRequest
+from holdfast.providers.demo import CONTEXT_WINDOW, MODEL
+from holdfast.testing import anthropic_wire, openai_wire
+from holdfast.testing.anthropic_wire import AnthropicWire
+from holdfast.testing.openai_wire import OpenAIWire
+from holdfast.testing.playing import hang, pause, play
+from holdfast.testing.script import (
+    Drop,
+    Fail,
+    Hang,
+    Say,
+    Slow,
+    Step,
+    demo_steps,
+    finish_of,
+    usage_of,
+)
+
+KEPT_REQUESTS = 1000
+PATIENCE_SECONDS = 10.0  # a test that waits longer than this waits for something that will not come
+MAX_BODY_BYTES = 256 * 1024 * 1024
+OPENAI_MODELS = (MODEL, "gpt-4o-mini", "text-embedding-3-small")
+ANTHROPIC_MODELS = (MODEL, "claude-sonnet-4-5")
+_STEPS: dict[str, type[Step]] = {kind.__name__: kind for kind in get_args(Step)}
+_STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache"}
+
+
+@dataclass(slots=True)
+class Received:
+    """A request that came, and what became of it. Times are `time.monotonic()`."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+    arrived_at: float = field(default_factory=time.monotonic)
+    answered_at: float | None = None
+    disconnected_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """What the server needs to know of a wire."""
+
+    wire: Callable[[str], OpenAIWire | AnthropicWire]
+    read: Callable[[Mapping[str, Any]], ModelRequest]
+    failure: Callable[[int, str], dict[str, Any]]
+
+
+_OPENAI = _Dialect(OpenAIWire, openai_wire.read_request, openai_wire.failure)
+_ANTHROPIC = _Dialect(AnthropicWire, anthropic_wire.read_request, anthropic_wire.failure)
+
+
+class ModelServer:
+    """Runs on loopback inside the caller's loop. `always` is the reply when the script is empty, instead of demo's."""
+
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0, always: Sequence[Step] | None = None) -> None:
+        self.received: deque[Received] = deque(maxlen=KEPT_REQUESTS)
+        self.url = ""
+        self._host, self._port = host, port
+        self._always = always
+        self._script: deque[tuple[Step, ...]] = deque()
+        self._count = 0
+        self._gone: list[Received] = []
+        self._peers: set[tuple[str, int]] = set()
+        self._changed = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def openai_url(self) -> str:
+        """The base URL for clients of the OpenAI wire; those of Anthropic take `url` itself."""
+        return f"{self.url}/v1"
+
+    @property
+    def connections(self) -> int:
+        """How many connections the requests came over."""
+        return len(self._peers)
+
+    def script(self, *steps: Step) -> None:
+        """One more reply, to be given to the next request that finds it first in line."""
+        self._script.append(steps)
+
+    async def wait_for_request(self, number: int = 1) -> Received:
+        """The request with this number, counted from 1, as soon as it is there."""
+        await self._until(lambda: self._count >= number)
+        return self.received[number - 1 - (self._count - len(self.received))]
+
+    async def wait_for_disconnect(self, number: int = 1) -> Received:
+        """The request whose client was the n-th to go away before its answer was complete."""
+        await self._until(lambda: len(self._gone) >= number)
+        return self._gone[number - 1]
+
+    async def __aenter__(self) -> ModelServer:
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_post("/v1/chat/completions", self._openai)
+        app.router.add_post("/v1/messages", self._anthropic)
+        app.router.add_get("/v1/models", _models)
+        app.router.add_post("/script", self._scripted)
+        app.router.add_get("/received", self._told)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self._port).start()
+        self.url = f"http://{self._host}:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def _openai(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, _OPENAI)
+
+    async def _anthropic(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, _ANTHROPIC)
+
+    async def _answer(self, request: web.Request, dialect: _Dialect) -> web.StreamResponse:
+        body = orjson.loads(await request.read())
+        received = Received(request.path, {name.lower(): text for name, text in request.headers.items()}, body)
+        self.received.append(received)
+        self._count += 1
+        if request.transport is not None:
+            self._peers.add(request.transport.get_extra_info("peername")[:2])
+        self._changed.set()
+        try:
+            response = await self._play(request, dialect, body)
+            received.answered_at = time.monotonic()
+            return response
+        except (asyncio.CancelledError, ConnectionError):
+            received.disconnected_at = time.monotonic()
+            self._gone.append(received)
+            raise
+        finally:
+            self._changed.set()
+
+    async def _play(self, request: web.Request, dialect: _Dialect, body: Mapping[str, Any]) -> web.StreamResponse:
+        steps = self._next_steps(dialect, body)
+        wire = dialect.wire(str(body.get("model", "")))
+        if steps and isinstance(fail := steps[0], Fail):
+            said = dialect.failure(fail.status, fail.message) if fail.body is None else fail.body
+            text = said if isinstance(said, str) else orjson.dumps(said).decode()
+            return web.Response(status=fail.status, text=text, headers=fail.headers, content_type="application/json")
+        if not body.get("stream"):
+            await pause(steps)
+            return web.Response(body=orjson.dumps(wire.whole(steps)), content_type="application/json")
+        if steps and isinstance(steps[0], Hang):
+            await hang()
+        response = web.StreamResponse(headers=_STREAM_HEADERS)
+        await response.prepare(request)
+        if await play(request, response, wire, steps):
+            await response.write(wire.end(finish_of(steps), usage_of(steps)))
+        if not any(isinstance(step, Drop) for step in steps):
+            await response.write_eof()
+        return response
+
+    def _next_steps(self, dialect: _Dialect, body: Mapping[str, Any]) -> Sequence[Step]:
+        if self._script:
+            return self._script.popleft()
+        return demo_steps(dialect.read(body)) if self._always is None else self._always
+
+    async def _scripted(self, request: web.Request) -> web.Response:
+        for reply in orjson.loads(await request.read()):
+            self.script(*(_STEPS[step.pop("step")](**step) for step in reply))
+        return web.json_response({"replies": len(self._script)})
+
+    async def _told(self, request: web.Request) -> web.Response:
+        rows = [{"path": one.path, "body": one.body, "gone": one.disconnected_at is not None} for one in self.received]
+        return web.Response(
+            body=orjson.dumps({"count": self._count, "received": rows}), content_type="application/json"
+        )
+
+
+async def _models(request: web.Request) -> web.Response:
+    if "anthropic-version" in request.headers:
+        return web.json_response(anthropic_wire.listing(ANTHROPIC_MODELS, CONTEXT_WINDOW))
+    return web.json_response(openai_wire.listing(OPENAI_MODELS, CONTEXT_WINDOW))
+
+
+async def _serve(host: str, port: int, always: Sequence[Step] | None) -> None:
+    async with ModelServer(host=host, port=port, always=always) as server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        await hang()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="holdfast.testing.model_server", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--tokens", type=int, help="always answer with so many words, for benchmarks")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="with --tokens: the wait before each word")
+    options = parser.parse_args()
+    always: list[Step] | None = (
+        [Slow(options.delay_ms / 1000), Say(" ".join(["word"] * options.tokens))] if options.tokens else None
+    )
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(options.host, options.port, always))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""Turns a type hint into a JSON schema by looking at its syntax tree, never by evaluating it.
+
+`schema` calls it for each parameter. Names are taken at face value (`Optional`, `t.Optional` and `typing.Optional` are
+the same), names imported under another name are followed, and classes and type aliases defined at the top of the same
+source are known; `classes` reads those. A hint that means nothing here is an `UnknownHint`, which the caller turns into
+an error that names the parameter.
+
+It never imports, never executes, and never guesses a type.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+JsonSchema = dict[str, Any]
+
+DEEPEST = 30
+
+_SIMPLE: dict[str, JsonSchema] = {
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "Decimal": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "None": {"type": "null"},
+    "NoneType": {"type": "null"},
+    "Any": {},
+    "object": {},
+    "datetime": {"type": "string", "format": "date-time"},
+    "date": {"type": "string", "format": "date"},
+    "time": {"type": "string", "format": "time"},
+    "UUID": {"type": "string", "format": "uuid"},
+    "Path": {"type": "string"},
+}
+_LISTS = frozenset({"list", "List", "Sequence", "MutableSequence", "Iterable", "Collection"})
+_SETS = frozenset({"set", "Set", "frozenset", "FrozenSet", "AbstractSet"})
+_DICTS = frozenset({"dict", "Dict", "Mapping", "MutableMapping", "defaultdict", "OrderedDict"})
+_WRAPPERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
+_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+class UnknownHint(Exception):
+    """A type hint that has no JSON schema here; the text is the hint itself or what is wrong with it."""
+
+
+def literal(node: ast.AST | None) -> tuple[bool, Any]:
+    """(True, value) for a plain literal, (False, None) for anything that would have to be executed."""
+    try:
+        return True, ast.literal_eval(node)  # type: ignore[arg-type]
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False, None
+
+
+def last_name(node: ast.AST) -> str | None:
+    """`Optional` of both `Optional` and `typing.Optional`."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return None
+
+
+class Hints:
+    """Reads the hints of one source. `class_schema` gives the schema of a class that the source defines."""
+
+    def __init__(self, tree: ast.Module, class_schema: Callable[[ast.ClassDef, int], JsonSchema]) -> None:
+        self._class_schema = class_schema
+        self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        self._renamed = _imported_names(tree)
+        self._aliases = _type_aliases(tree)
+
+    def name_of(self, node: ast.AST) -> str | None:
+        """The name at face value, with `import … as` undone."""
+        name = last_name(node)
+        return self._renamed.get(name, name) if isinstance(node, ast.Name) and name else name
+
+    def read(self, node: ast.expr, depth: int = 0) -> JsonSchema:
+        if depth > DEEPEST:
+            raise UnknownHint("it is nested too deeply")
+        match node:
+            case ast.Constant(value=None):
+                return {"type": "null"}
+            case ast.Constant(value=str(text)):
+                return self.read(_parsed(text), depth + 1)
+            case ast.Name() | ast.Attribute():
+                return self._named(node, depth)
+            case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+                return self._union([left, right], depth)
+            case ast.Subscript(value=value, slice=inside):
+                return self._generic(self.name_of(value), _elements(inside), node, depth)
+        raise UnknownHint(ast.unparse(node))
+
+    def _named(self, node: ast.expr, depth: int) -> JsonSchema:
+        name = self.name_of(node) or ""
+        if name in self.classes:
+            return self._class_schema(self.classes[name], depth + 1)
+        if isinstance(node, ast.Name) and name in self._aliases:
+            return self.read(self._aliases[name], depth + 1)
+        if name in _SIMPLE:
+            return dict(_SIMPLE[name])
+        if name in _LISTS or name == "tuple" or name == "Tuple":
+            return {"type": "array", "items": {}}
+        if name in _SETS:
+            return {"type": "array", "items": {}, "uniqueItems": True}
+        if name in _DICTS:
+            return {"type": "object"}
+        raise UnknownHint(ast.unparse(node))
+
+    def _generic(self, name: str | None, inside: list[ast.expr], whole: ast.expr, depth: int) -> JsonSchema:
+        if name == "Optional":
+            return self._union([*inside, ast.Constant(value=None)], depth)
+        if name == "Union":
+            return self._union(inside, depth)
+        if name == "Literal":
+            return _enumeration(inside)
+        if name == "Annotated":
+            return {**self.read(inside[0], depth + 1), **self._remarks(inside[1:])}
+        if name in _WRAPPERS:
+            return self.read(inside[0], depth + 1)
+        if name in ("tuple", "Tuple"):
+            return self._tuple(inside, depth)
+        if name in _LISTS:
+            return {"type": "array", "items": self.read(inside[0], depth + 1)}
+        if name in _SETS:
+            return {"type": "array", "items": self.read(inside[0], depth + 1), "uniqueItems": True}
+        if name in _DICTS and len(inside) == 2:
+            return {"type": "object", "additionalProperties": self.read(inside[1], depth + 1)}
+        raise UnknownHint(ast.unparse(whole))
+
+    def _union(self, members: list[ast.expr], depth: int) -> JsonSchema:
+        options: list[JsonSchema] = []
+        for member in members:
+            schema = self.read(member, depth + 1)
+            for option in schema["anyOf"] if set(schema) == {"anyOf"} else [schema]:
+                if option not in options:
+                    options.append(option)
+        return options[0] if len(options) == 1 else {"anyOf": options}
+
+    def _tuple(self, inside: list[ast.expr], depth: int) -> JsonSchema:
+        last = inside[-1]
+        if isinstance(last, ast.Constant) and last.value is Ellipsis:
+            return {"type": "array", "items": self.read(inside[0], depth + 1)}
+        return {
+            "type": "array",
+            "items": self._union(inside, depth),
+            "minItems": len(inside),
+            "maxItems": len(inside),
+        }
+
+    def _remarks(self, extras: list[ast.expr]) -> JsonSchema:
+        """What `Annotated` adds: a description as a string, `Doc(...)` or `Field(description=...)`, and bounds."""
+        remarks: JsonSchema = {}
+        for extra in extras:
+            if isinstance(extra, ast.Constant) and isinstance(extra.value, str):
+                remarks["description"] = extra.value
+            elif isinstance(extra, ast.Call) and self.name_of(extra.func) == "Doc" and extra.args:
+                remarks["description"] = str(literal(extra.args[0])[1] or "")
+            elif isinstance(extra, ast.Call) and self.name_of(extra.func) == "Field":
+                remarks.update(field_remarks(extra))
+        return {key: value for key, value in remarks.items() if value != ""}
+
+
+_FIELD_KEYWORDS = {
+    "description": "description",
+    "ge": "minimum",
+    "le": "maximum",
+    "gt": "exclusiveMinimum",
+    "lt": "exclusiveMaximum",
+    "pattern": "pattern",
+}
+
+
+def field_remarks(call: ast.Call, *, listed: bool = False) -> JsonSchema:
+    """The keywords of a pydantic `Field(...)` that a schema can carry."""
+    size = ("minItems", "maxItems") if listed else ("minLength", "maxLength")
+    known = {**_FIELD_KEYWORDS, "min_length": size[0], "max_length": size[1]}
+    remarks: JsonSchema = {}
+    for keyword in call.keywords:
+        is_literal, value = literal(keyword.value)
+        if keyword.arg in known and is_literal and value is not None:
+            remarks[known[keyword.arg]] = value
+    return remarks
+
+
+def _enumeration(members: list[ast.expr]) -> JsonSchema:
+    values = []
+    for member in members:
+        is_literal, value = literal(member)
+        if not is_literal or type(value) not in _JSON_TYPES:
+            raise UnknownHint(f"Literal[{ast.unparse(member)}]")
+        values.append(value)
+    return enumeration(values)
+
+
+def enumeration(values: list[Any]) -> JsonSchema:
+    """An enum, with its type where all values share one."""
+    kinds = {_JSON_TYPES.get(type(value), "") for value in values}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    return {"type": kind, "enum": values} if kind else {"enum": values}
+
+
+def _elements(inside: ast.expr) -> list[ast.expr]:
+    return list(inside.elts) if isinstance(inside, ast.Tuple) else [inside]
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise UnknownHint(repr(text)) from None
+
+
+def _imported_names(tree: ast.Module) -> dict[str, str]:
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname: alias.name for node in imports for alias in node.names if alias.asname}
+
+
+def _type_aliases(tree: ast.Module) -> dict[str, ast.expr]:
+    """`Level = Literal["low", "high"]` at the top of the source; anything else that is assigned does no harm."""
+    found: dict[str, ast.expr] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                found[name] = value
+    return found

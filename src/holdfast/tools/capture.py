@@ -1,0 +1,61 @@
+"""Reads one pipe of a tool: keeps the first bytes up to a limit, reads on past it, and remembers that it did.
+
+`running` makes one for each of stdout, stderr and the result. Reading on matters: a tool that prints a gigabyte must
+neither fill the server's memory nor stand still on a full pipe. It never decodes; `outcomes` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+CHUNK_BYTES = 64 * 1024
+# All writers are dead when we look for the last bytes, so only what fits into a pipe can be left.
+LAST_BYTES = 2 * 1024 * 1024
+
+
+class Capture:
+    """Owns the reading end of a pipe until `finish`."""
+
+    def __init__(self, descriptor: int, limit_bytes: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._limit_bytes = limit_bytes
+        self._kept = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._open = True
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self.truncated = False
+        self._loop.add_reader(descriptor, self._read_some)
+
+    @property
+    def kept(self) -> bytes:
+        return bytes(self._kept)
+
+    def _read_some(self) -> int:
+        """One chunk per turn of the event loop, so that a flood leaves room for everything else."""
+        try:
+            chunk = os.read(self._descriptor, CHUNK_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        if not chunk:
+            self.close()
+        room = self._limit_bytes - len(self._kept)
+        self._kept += chunk[:room]
+        self.truncated = self.truncated or len(chunk) > room
+        return len(chunk)
+
+    def finish(self) -> None:
+        """Take what is still in the pipe and close it; whoever may still hold the other end is not waited for."""
+        left = LAST_BYTES
+        while self._open and left > 0:
+            count = self._read_some()
+            left = left - count if count else 0
+        self.close()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self.closed.set_result(None)

@@ -1,0 +1,232 @@
+"""Values across the border of a tool's process: arguments into what its signature asks for, its result into a frame.
+
+Called by `child`, inside the tool's process. Conversion is by the function's own annotations (models, dataclasses,
+enums, dates), since the source has been executed there. Standard library only: a model class is known by its
+`model_validate`, so pydantic is never imported here.
+
+It never guesses: a value that fits no rule is passed as it came, and a result that cannot be told as text is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Union
+
+_FROM_TEXT: dict[Any, Callable[[str], Any]] = {
+    datetime.datetime: datetime.datetime.fromisoformat,
+    datetime.date: datetime.date.fromisoformat,
+    datetime.time: datetime.time.fromisoformat,
+}
+
+
+class Unreturnable(Exception):
+    """The tool ran, but what it returned cannot be handed to the model."""
+
+
+class AgentState(dict[str, Any]):
+    """The agent as the tool may see it: a dict whose keys can be read as attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"agent_state has no {name!r}") from None
+
+
+def agent_view(value: Any) -> Any:
+    if isinstance(value, dict):
+        return AgentState({key: agent_view(inner) for key, inner in value.items()})
+    if isinstance(value, list):
+        return [agent_view(inner) for inner in value]
+    return value
+
+
+# ---- arguments in ---------------------------------------------------------------------------------------
+
+
+def bind(
+    function: Callable[..., Any], arguments: Mapping[str, Any], agent_state: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and named arguments for the call. Names that the function does not know are left to fail there."""
+    parameters = inspect.signature(function).parameters
+    hints = _hints(function)
+    values = {name: converted(value, hints.get(name, Any)) for name, value in arguments.items()}
+    for name, value in {"agent_state": agent_view(agent_state), "self": None, "request_heartbeat": False}.items():
+        needed = name in parameters and parameters[name].default is inspect.Parameter.empty
+        if name == "agent_state" and name in parameters:
+            values[name] = value
+        elif needed:
+            values.setdefault(name, value)
+    first = [name for name, one in parameters.items() if one.kind is inspect.Parameter.POSITIONAL_ONLY]
+    return [values.pop(name) for name in first if name in values], values
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations, resolved where they can be; one that cannot must not stop the call."""
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception:
+        return dict(getattr(function, "__annotations__", {}))
+
+
+def converted(value: Any, hint: Any) -> Any:
+    """The value as the annotation wants it."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return converted(value, inner[0])
+    if origin in (Union, types.UnionType):
+        return _first_that_fits(value, inner)
+    if isinstance(hint, type) and origin is None:
+        return _made(value, hint)
+    if isinstance(value, list) and origin in (list, set, frozenset, tuple):
+        return _collection(value, origin, inner)
+    if isinstance(value, dict) and origin is dict and len(inner) == 2:
+        return {key: converted(item, inner[1]) for key, item in value.items()}
+    return value
+
+
+def _collection(value: list[Any], origin: Any, inner: tuple[Any, ...]) -> Any:
+    if origin is tuple and inner and inner[-1] is not Ellipsis:
+        return tuple(converted(item, hint) for item, hint in zip(value, inner, strict=False))
+    return origin(converted(item, inner[0] if inner else Any) for item in value)
+
+
+def _first_that_fits(value: Any, options: tuple[Any, ...]) -> Any:
+    if value is None:
+        return None
+    for option in options:
+        wanted = typing.get_origin(option) or option
+        try:
+            candidate = converted(value, option)
+            if wanted is Any or isinstance(candidate, wanted):
+                return candidate
+        except Exception:
+            continue
+    return value
+
+
+def _made(value: Any, kind: type) -> Any:
+    """An instance of a class that the source (or the standard library) defines, from its JSON form."""
+    if typing.is_typeddict(kind) or isinstance(value, kind):
+        return value
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    if issubclass(kind, enum.Enum):
+        return kind(value)
+    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        hints = _hints(kind)
+        return kind(**{name: converted(item, hints.get(name, Any)) for name, item in value.items()})
+    if kind in _FROM_TEXT and isinstance(value, str):
+        return _FROM_TEXT[kind](value)
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind in (tuple, set, frozenset) and isinstance(value, list):
+        return kind(value)
+    return value
+
+
+# ---- results out ----------------------------------------------------------------------------------------
+
+
+def reply(value: Any, limit: int) -> dict[str, Any]:
+    """A success frame for whatever the tool returned."""
+    plain = _plain(value)
+    parts = _parts(plain)
+    if parts is not None:
+        if len(json.dumps(parts)) > limit:
+            raise Unreturnable(f"the result is larger than the limit of {limit} bytes")
+        return {"status": "success", "parts": parts}
+    text = _text(plain)
+    _check(text, limit)
+    return {"status": "success", "content": text}
+
+
+def _plain(value: Any) -> Any:
+    """Models and dataclasses become their data, at any depth that the JSON encoder reaches."""
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return value
+
+
+def _inner(value: Any) -> Any:
+    """For the JSON encoder: what lies inside a returned list or dict."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    plain = _plain(value)
+    return plain if plain is not value else str(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value.value if isinstance(value, enum.Enum) else value
+    if value is None:
+        return "None"
+    if isinstance(value, bytes):
+        return _decoded(value)
+    if not isinstance(value, dict | list | tuple | set | frozenset | bool | int | float | enum.Enum | datetime.date):
+        return str(value)
+    try:
+        coded = value if isinstance(value, dict | list | tuple | bool | int | float) else _inner(value)
+        return (
+            coded if isinstance(coded, str) else json.dumps(coded, ensure_ascii=False, allow_nan=False, default=_inner)
+        )
+    except RecursionError:
+        raise Unreturnable("the result is nested too deeply or contains itself") from None
+    except (TypeError, ValueError) as error:
+        raise Unreturnable(f"the result cannot be written as JSON: {error}") from None
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Unreturnable("the result is bytes that are not UTF-8 text; return a string") from None
+
+
+def _check(text: str, limit: int) -> None:
+    if "\0" in text:
+        raise Unreturnable("the result holds a NUL character, which cannot be stored as text")
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise Unreturnable("the result holds half of a surrogate pair, which is no valid text") from None
+    if size > limit:
+        raise Unreturnable(f"the result is {size} bytes, larger than the limit of {limit} bytes")
+
+
+def _parts(value: Any) -> list[dict[str, Any]] | None:
+    """Content parts, if the result is exactly that: a non-empty list of text and image parts, or one image."""
+    listed = [value] if isinstance(value, dict) and value.get("type") == "image" else value
+    if not isinstance(listed, list) or not listed or not all(_is_part(item) for item in listed):
+        return None
+    return listed
+
+
+def _is_part(item: Any) -> bool:
+    if not isinstance(item, dict):
+        return False
+    if item.get("type") == "text":
+        return isinstance(item.get("text"), str)
+    return item.get("type") == "image" and isinstance(item.get("source"), dict)
+
+
+def text_of_error(error: BaseException) -> str:
+    """`ExceptionType: message`; an exception whose own text fails is still named."""
+    try:
+        said = str(error)
+    except Exception:
+        said = "(its message could not be read)"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -1,0 +1,133 @@
+"""Schemas of the classes that a tool's source defines: enums, pydantic models, dataclasses, typed dicts, named tuples.
+
+`schema` hands `class_schema` to `annotations.Hints`, which calls it for a class's name in a hint. Fields are read from
+the class body and, where a base class is in the same source, from the base first. A class that contains itself is cut
+off at the inner place as a plain object. Nothing is executed; a default that is no literal only makes a field optional.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.tools.annotations import Hints, JsonSchema, UnknownHint, enumeration, field_remarks, literal
+from holdfast.tools.docstrings import read_docstring
+
+_ENUMS = frozenset({"Enum", "IntEnum", "StrEnum"})
+_RECORDS = frozenset({"BaseModel", "TypedDict", "NamedTuple"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    schema: JsonSchema
+    required: bool
+
+
+class Classes:
+    """The classes of one source, and the hints that may name them."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.hints = Hints(tree, self.class_schema)
+        self._open: list[str] = []
+
+    def class_schema(self, node: ast.ClassDef, depth: int) -> JsonSchema:
+        if node.name in self._open:
+            return {"type": "object", "description": f"another {node.name}"}
+        ancestry = self._ancestry(node)
+        names = {name for one in ancestry for base in one.bases if (name := self.hints.name_of(base))}
+        self._open.append(node.name)
+        try:
+            if names & _ENUMS:
+                return self._enum(node, names)
+            if names & _RECORDS or any(_is_dataclass(one, self.hints) for one in ancestry):
+                return self._record(node, ancestry, depth)
+        finally:
+            self._open.pop()
+        raise UnknownHint(f"{node.name} is a plain class; make it a pydantic model, a dataclass or an Enum")
+
+    def _ancestry(self, node: ast.ClassDef) -> list[ast.ClassDef]:
+        """The class and its bases within the source, the eldest first; a circle is cut."""
+        line: list[ast.ClassDef] = []
+        waiting = [node]
+        while waiting:
+            one = waiting.pop(0)
+            if one not in line:
+                line.insert(0, one)
+                known = [self.hints.classes.get(self.hints.name_of(base) or "") for base in one.bases]
+                waiting.extend(base for base in known if base is not None)
+        return line
+
+    def _enum(self, node: ast.ClassDef, bases: set[str]) -> JsonSchema:
+        values: list[Any] = []
+        for item in node.body:
+            if not isinstance(item, ast.Assign) or not isinstance(item.targets[0], ast.Name):
+                continue
+            is_literal, value = literal(item.value)
+            if is_literal:
+                values.append(value)
+            elif isinstance(item.value, ast.Call) and self.hints.name_of(item.value.func) == "auto":
+                values.append(item.targets[0].id.lower() if "StrEnum" in bases else len(values) + 1)
+            else:
+                raise UnknownHint(f"{node.name}.{item.targets[0].id} has a value that is not a literal")
+        return enumeration(values)
+
+    def _record(self, node: ast.ClassDef, ancestry: list[ast.ClassDef], depth: int) -> JsonSchema:
+        fields: dict[str, _Field] = {}
+        for one in ancestry:
+            fields.update(self._own_fields(one, depth))
+        schema: JsonSchema = {
+            "type": "object",
+            "properties": {name: one.schema for name, one in fields.items()},
+            "required": [name for name, one in fields.items() if one.required],
+        }
+        text = read_docstring(ast.get_docstring(node, clean=False), list(fields)).description
+        return {**schema, "description": text} if text else schema
+
+    def _own_fields(self, node: ast.ClassDef, depth: int) -> dict[str, _Field]:
+        annotated = [item for item in node.body if isinstance(item, ast.AnnAssign)]
+        named = {item.target.id: item for item in annotated if isinstance(item.target, ast.Name)}
+        told = read_docstring(ast.get_docstring(node, clean=False), list(named)).parameters
+        fields: dict[str, _Field] = {}
+        for name, item in named.items():
+            wrapper = self._wrapper(item.annotation)
+            if name == "model_config" or name.startswith("_") or wrapper == "ClassVar":
+                continue
+            schema = self.hints.read(item.annotation, depth + 1)
+            if name in told:
+                schema.setdefault("description", told[name])
+            optional = wrapper == "NotRequired" or (_not_total(node) and wrapper != "Required")
+            fields[name] = self._with_default(schema, item.value, optional=optional)
+        return fields
+
+    def _wrapper(self, annotation: ast.expr) -> str | None:
+        return self.hints.name_of(annotation.value) if isinstance(annotation, ast.Subscript) else None
+
+    def _with_default(self, schema: JsonSchema, value: ast.expr | None, *, optional: bool) -> _Field:
+        if value is None:
+            return _Field(schema, required=not optional)
+        if isinstance(value, ast.Call) and self.hints.name_of(value.func) in ("Field", "field"):
+            remarks = field_remarks(value, listed=schema.get("type") == "array")
+            given = {keyword.arg: keyword.value for keyword in value.keywords}
+            default = given.get("default", value.args[0] if value.args else None)
+            required = "default_factory" not in given and (default is None or _is_ellipsis(default))
+            return _Field({**schema, **_default(default), **remarks}, required=required)
+        return _Field({**schema, **_default(value)}, required=_is_ellipsis(value))
+
+
+def _default(node: ast.expr | None) -> JsonSchema:
+    is_literal, value = literal(node) if node is not None else (False, None)
+    return {"default": value} if is_literal and isinstance(value, str | int | float | bool) else {}
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis
+
+
+def _is_dataclass(node: ast.ClassDef, hints: Hints) -> bool:
+    decorators = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+    return any(hints.name_of(one) == "dataclass" for one in decorators)
+
+
+def _not_total(node: ast.ClassDef) -> bool:
+    return any(one.arg == "total" and literal(one.value) == (True, False) for one in node.keywords)

@@ -1,0 +1,134 @@
+"""From what came out of a tool's process to what the model reads. Pure functions; `process` calls them.
+
+All of it is hostile input: the tool's process writes the frame itself, so a frame is believed only in its shape and
+size. A frame that is not well formed is as good as none. Nothing here raises for anything that a tool can do.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import signal
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core.messages import Image, Text
+from holdfast.ports.toolbox import ToolJob, ToolOutcome
+
+_MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]{1,40}")
+_HEADER_BYTES = 4
+
+
+def failed(job: ToolJob, what: str) -> ToolOutcome:
+    """An error in our words, in the form in which all tool errors are told."""
+    return ToolOutcome("error", f"Error executing function {job.name}: {what}")
+
+
+def timed_out(job: ToolJob) -> ToolOutcome:
+    return failed(job, f"the tool ran longer than {job.limits.wall_seconds:g} seconds and was killed")
+
+
+def of_ended_tool(job: ToolJob, frame: bytes, wait_status: int | None) -> ToolOutcome:
+    """The frame if it is a good one, else how the process ended."""
+    return read_frame(frame, job) or failed(job, _no_result(job, wait_status))
+
+
+def with_output(outcome: ToolOutcome, job: ToolJob, *, stdout: str, stderr: str) -> ToolOutcome:
+    if outcome.status == "error" and job.pip_requirements:
+        stderr += f"pip requirements are not installed for tools yet: {', '.join(job.pip_requirements)}\n"
+    return replace(outcome, stdout=(stdout,) if stdout else (), stderr=(stderr,) if stderr else ())
+
+
+def output_text(kept: bytes, truncated: bool) -> str:
+    """Printed bytes as text that can be stored: no NUL, no broken UTF-8, and it says when it is not all."""
+    text = kept.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return f"{text}\n[output truncated after {len(kept)} bytes]\n" if truncated else text
+
+
+def _no_result(job: ToolJob, wait_status: int | None) -> str:
+    if wait_status is None:
+        return "the tool's process was lost before it gave a result"
+    code = os.waitstatus_to_exitcode(wait_status)
+    if code == -signal.SIGXCPU:
+        return f"the tool used more than {job.limits.cpu_seconds} seconds of processor time and was killed"
+    if code < 0:
+        return f"tool ended without a result (killed by {_signal_name(-code)})"
+    return f"tool ended without a result (exit code {code})"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ---- the frame ------------------------------------------------------------------------------------------
+
+
+def read_frame(raw: bytes, job: ToolJob) -> ToolOutcome | None:
+    """The outcome in the first frame, or None if there is no well-formed one."""
+    size = int.from_bytes(raw[:_HEADER_BYTES], "big")
+    payload = raw[_HEADER_BYTES : _HEADER_BYTES + size]
+    if len(raw) < _HEADER_BYTES or len(payload) != size:
+        return None
+    try:
+        reply = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(reply, dict) or reply.get("status") not in ("success", "error"):
+        return None
+    if "parts" in reply:
+        return _parts_outcome(reply, job)
+    content = reply.get("content")
+    if not isinstance(content, str) or not _storable(content):
+        return None
+    if len(content.encode()) > job.limits.result_bytes:
+        return failed(job, f"the result is larger than the limit of {job.limits.result_bytes} bytes")
+    return ToolOutcome(reply["status"], content)
+
+
+def _storable(text: str) -> bool:
+    if "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parts_outcome(reply: dict[str, Any], job: ToolJob) -> ToolOutcome | None:
+    listed = reply["parts"]
+    if not isinstance(listed, list) or not listed:
+        return None
+    parts = tuple(_part(item) for item in listed)
+    good = tuple(part for part in parts if part is not None)
+    if len(good) != len(parts):
+        return failed(job, "the result holds a content part that is neither a text nor a valid base64 image")
+    return ToolOutcome(reply["status"], good)
+
+
+def _part(item: Any) -> Text | Image | None:
+    if not isinstance(item, dict):
+        return None
+    text, source = item.get("text"), item.get("source")
+    if item.get("type") == "text" and isinstance(text, str) and _storable(text):
+        return Text(text)
+    if item.get("type") == "image" and isinstance(source, dict):
+        return _image(source)
+    return None
+
+
+def _image(source: dict[str, Any]) -> Image | None:
+    media_type, data = source.get("media_type"), source.get("data")
+    if source.get("type") != "base64" or not isinstance(media_type, str) or not isinstance(data, str):
+        return None
+    try:
+        base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return Image(data=data, media_type=media_type) if _MEDIA_TYPE.fullmatch(media_type) else None

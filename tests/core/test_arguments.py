@@ -1,0 +1,143 @@
+"""The model's argument text: what is taken, what is mended, and what the model is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from holdfast.core.arguments import parse_arguments
+from holdfast.core.errors import TellTheModel
+from holdfast.core import arguments
+
+SCHEMA: dict[str, Any] = {
+    "name": "order",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "count": {"type": "integer", "minimum": 1, "maximum": 9},
+            "size": {"type": "string", "enum": ["s", "l"]},
+            "code": {"type": "string", "pattern": "^[A-Z]+$", "minLength": 2, "maxLength": 3},
+            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "where": {"$ref": "#/$defs/Place"},
+            "open": {"type": "object", "additionalProperties": {"type": "number"}},
+            "either": {"oneOf": [{"type": "integer"}, {"type": "boolean"}]},
+            "maybe": {"type": "string", "nullable": True},
+        },
+        "required": ["count"],
+        "$defs": {
+            "Place": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+                "additionalProperties": False,
+            }
+        },
+    },
+}
+
+
+def told(text: str, schema: dict[str, Any] = SCHEMA) -> str:
+    with pytest.raises(TellTheModel) as caught:
+        parse_arguments(text, schema)
+    return str(caught.value)
+
+
+def test_arguments_that_fit_come_back_as_values() -> None:
+    given = {"count": 2, "size": "l", "tags": ["a"], "note": None, "where": {"city": "Ulm"}, "open": {"a": 1.5}}
+    assert parse_arguments(json.dumps(given), SCHEMA) == given
+
+
+def test_the_bare_parameters_are_a_schema_too() -> None:
+    assert parse_arguments('{"count": 1}', SCHEMA["parameters"]) == {"count": 1}
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "{}"])
+def test_no_text_is_no_arguments(text: str) -> None:
+    assert parse_arguments(text, {"type": "object", "properties": {}}) == {}
+
+
+def test_a_whole_float_is_an_integer_and_stays_one() -> None:
+    parsed = parse_arguments('{"count": 3.0}', SCHEMA)
+    assert type(parsed["count"]) is int
+
+
+def test_an_object_inside_a_json_string_is_taken_out() -> None:
+    assert parse_arguments(json.dumps('{"count": 1}'), SCHEMA) == {"count": 1}
+
+
+def test_null_for_an_optional_argument_means_left_out() -> None:
+    assert parse_arguments('{"count": 1, "size": null, "maybe": null}', SCHEMA) == {"count": 1, "maybe": None}
+
+
+def test_names_that_models_add_by_habit_are_dropped_unless_the_schema_knows_them() -> None:
+    habit = '{"count": 1, "request_heartbeat": true, "inner_thoughts": "hm", "thinking": "hm"}'
+    assert parse_arguments(habit, SCHEMA) == {"count": 1}
+    knows = {"type": "object", "properties": {"thinking": {"type": "string"}}}
+    assert parse_arguments('{"thinking": "hm"}', knows) == {"thinking": "hm"}
+
+
+def test_a_schema_without_properties_takes_any_names() -> None:
+    assert parse_arguments('{"x": 1}', {"type": "object"}) == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"count": 1', ["not valid JSON", "line 1"]),
+        ("[1]", ["must be one JSON object"]),
+        ('{"count": NaN}', ["NaN is not a JSON value"]),
+        ('{"count": 1, "count": 2}', ["'count' is given twice"]),
+        ("{}", ["count is required but missing"]),
+        ('{"count": "1"}', ["count must be of type integer, not string"]),
+        ('{"count": true}', ["not boolean"]),
+        ('{"count": 3.5}', ["count must be of type integer, not number"]),
+        ('{"count": 10}', ["count must be at most 9"]),
+        ('{"count": 1, "size": "m"}', ["size must be one of 's', 'l'"]),
+        ('{"count": 1, "code": "ab"}', ["code must match"]),
+        ('{"count": 1, "code": "ABCD"}', ["at most 3 characters"]),
+        ('{"count": 1, "tags": ["a", 2]}', ["tags[1] must be of type string"]),
+        ('{"count": 1, "tags": ["a", "b", "c"]}', ["at most 2 items"]),
+        ('{"count": 1, "tags": "[__import__(\'os\')]"}', ["tags must be of type array, not string"]),
+        ('{"count": 1, "note": 5}', ["note must be of type string, not integer"]),
+        ('{"count": 1, "where": {}}', ["where.city is required"]),
+        ('{"count": 1, "where": {"city": "U", "x": 1}}', ["where.x is unknown; known are 'city'"]),
+        ('{"count": 1, "open": {"a": "b"}}', ["open.a must be of type number"]),
+        ('{"count": 1, "either": "x"}', ["fits none of the allowed forms"]),
+        ('{"count": 1, "__class__\\n": 1}', ["is unknown"]),
+        ('{"count": 1, "note": "a\\u0000"}', ["NUL"]),
+        ('{"count": 1, "note": "\\ud800"}', ["surrogate"]),
+        ('{"count": ' + "9" * 5000 + "}", ["not valid JSON"]),
+    ],
+)  # fmt: skip
+def test_a_fault_is_told_with_its_place(text: str, words: list[str]) -> None:
+    message = told(text)
+    assert all(word in message for word in words), message
+
+
+def test_all_faults_are_told_at_once_up_to_a_limit() -> None:
+    message = told(json.dumps({f"x{number}": 1 for number in range(9)}))
+    assert message.count("is unknown") == arguments.FAULTS_TOLD
+    assert "and 5 more" in message
+
+
+@pytest.mark.parametrize("depth", [arguments.DEEPEST + 1, 100_000])
+def test_depth_is_bounded(depth: int) -> None:
+    text = '{"open": ' + "[" * depth + "]" * depth + "}"
+    assert "nested deeper" in told(text)
+
+
+def test_size_is_bounded() -> None:
+    assert "larger than" in told('{"note": "' + "a" * arguments.TEXT_BYTES + '"}')
+
+
+def test_a_reference_to_itself_ends() -> None:
+    assert parse_arguments('{"a": 1}', {"properties": {"a": {"$ref": "#/properties/a"}}}) == {"a": 1}
+
+
+def test_a_pattern_that_could_take_for_ever_is_left_to_the_tool() -> None:
+    evil = {"properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+    text = "a" * 200 + "!"
+    assert parse_arguments(json.dumps({"a": text}), evil) == {"a": text}

@@ -1,0 +1,53 @@
+"""Small builders for loop tests: states, replies and results in a few words."""
+
+from __future__ import annotations
+
+from holdfast.core.messages import Draft, Text, ToolCall, ToolResult, UserBody
+from holdfast.core.model import Reply, ToolSpec, Usage
+from holdfast.core.rules import parse_rule
+from holdfast.core.state import Hand, Loadout, ModelReplied, State, UserSpoke
+
+SCHEMA = {"type": "object", "properties": {}}
+
+
+def hand(name: str, *, parallel: bool = False, on_unknown: str = "ask") -> Hand:
+    return Hand(name, ToolSpec(name, name, SCHEMA), parallel, on_unknown)  # type: ignore[arg-type]
+
+
+def state(
+    *names: str,
+    gated: tuple[str, ...] = (),
+    client: tuple[str, ...] = (),
+    rules: tuple[dict[str, object], ...] = (),
+    max_steps: int = 50,
+    parallel_calls: bool = True,
+    beside: bool = True,
+) -> State:
+    asked = tuple({"type": "requires_approval", "tool_name": name} for name in gated)
+    return State(
+        Loadout(
+            tools={name: hand(name, parallel=beside) for name in names},
+            rules=tuple(parse_rule(rule) for rule in (*asked, *rules)),
+            client_tools=tuple(ToolSpec(name, name, SCHEMA) for name in client),
+            parallel_calls=parallel_calls,
+            max_steps=max_steps,
+        )
+    )
+
+
+def call(name: str, call_id: str | None = None) -> ToolCall:
+    return ToolCall(call_id or f"call_{name}", name, "{}")
+
+
+def replied(*calls: ToolCall, text: str = "", finish: str = "stop", step: str = "step-1") -> ModelReplied:
+    parts = (Text(text),) if text else ()
+    reply = Reply(parts, calls, "tool_calls" if calls else finish, Usage(1, 1))  # type: ignore[arg-type]
+    return ModelReplied(reply, step, "message-2", "message-1")
+
+
+def said(text: str = "hello") -> UserSpoke:
+    return UserSpoke((Draft(UserBody((Text(text),))),))
+
+
+def result(call_id: str, text: str = "done") -> ToolResult:
+    return ToolResult(call_id, "success", text)

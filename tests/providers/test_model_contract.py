@@ -1,0 +1,132 @@
+"""Every provider and every fake model, held to the one contract."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.core.errors import ModelErrorKind
+from holdfast.core.model import ModelRequest
+from holdfast.ports.model import Model
+from holdfast.providers.anthropic import Anthropic
+from holdfast.providers.calling import Retries
+from holdfast.providers.demo import Demo
+from holdfast.providers.openai_chat import OpenAIChat
+from holdfast.testing.model_contract import ModelContract, Stage, simple_request
+from holdfast.testing.model_server import ModelServer
+from holdfast.testing.script import (
+    STATUS_OF_KIND,
+    Call,
+    Count,
+    CutOff,
+    Drop,
+    Fail,
+    FailMidStream,
+    Finish,
+    Hang,
+    Hide,
+    Say,
+    Step,
+    Think,
+)
+from holdfast.testing.scripted_model import ScriptedModel
+
+ONCE = Retries(attempts=1)
+
+
+class ServerStage:
+    """A real provider against the model server."""
+
+    def __init__(self, model: Model, server: ModelServer, *cannot: type) -> None:
+        self.model = model
+        self.cannot = frozenset(cannot)
+        self._server = server
+
+    def ask(self, *steps: Step) -> ModelRequest:
+        self._server.script(*steps)
+        return simple_request("hello")
+
+    async def closed(self) -> None:
+        await self._server.wait_for_disconnect()
+
+
+class ScriptedStage:
+    cannot: frozenset[type] = frozenset()
+
+    def __init__(self) -> None:
+        self.scripted = ScriptedModel()
+        self.model: Model = self.scripted
+
+    def ask(self, *steps: Step) -> ModelRequest:
+        self.scripted.script(*steps)
+        return simple_request("hello")
+
+    async def closed(self) -> None:
+        await self.scripted.closed_early.wait()
+
+
+class DemoStage:
+    """Steps written as the demo model's own directives."""
+
+    model: Model = Demo()
+    cannot: frozenset[type] = frozenset({CutOff, Drop, Hang, Hide, FailMidStream, Count})
+
+    def ask(self, *steps: Step) -> ModelRequest:
+        lines = [_directive(step) for step in steps] or ["/empty"]
+        return simple_request("\n".join(["/no-reasoning", *lines]))
+
+    async def closed(self) -> None:
+        raise NotImplementedError
+
+
+def _directive(step: Step) -> str:
+    match step:
+        case Say(text=text):
+            return f"/say {text}"
+        case Think(text=text):
+            return f"/think {text}"
+        case Call(name=name):
+            return f"/call {name} {step.arguments_text()}"
+        case Finish():
+            return "/length"
+        case Fail(status=status, message=message):
+            return f"/fail {_kind(status, message)}"
+        case _:
+            raise NotImplementedError
+
+
+def _kind(status: int, message: str) -> ModelErrorKind:
+    if "too long" in message:
+        return "context_overflow"
+    return next(kind for kind, known in STATUS_OF_KIND.items() if known == status)
+
+
+class TestOpenAIChat(ModelContract):
+    @pytest.fixture
+    async def stage(self) -> AsyncIterator[Stage]:
+        async with ModelServer() as server:
+            model = OpenAIChat("openai", "key", server.openai_url, retries=ONCE)
+            yield ServerStage(model, server, Hide)
+            await model.close()
+
+
+class TestAnthropic(ModelContract):
+    @pytest.fixture
+    async def stage(self) -> AsyncIterator[Stage]:
+        async with ModelServer() as server:
+            model = Anthropic("anthropic", "key", server.url, retries=ONCE)
+            yield ServerStage(model, server)
+            await model.close()
+
+
+class TestScriptedModel(ModelContract):
+    @pytest.fixture
+    async def stage(self) -> Stage:
+        return ScriptedStage()
+
+
+class TestDemo(ModelContract):
+    @pytest.fixture
+    async def stage(self) -> Stage:
+        return DemoStage()
