@@ -24,20 +24,31 @@ from holdfast.api.app import guarded, install_rooms, make_app
 from holdfast.api.rooms import Rooms
 from holdfast.engine.engine import Engine
 from holdfast.engine.feed import Feed
+from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.wiring import Wiring
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.model import ModelDirectory
 from holdfast.providers import catalog
 from holdfast.providers.directory import Directory
 from holdfast.records import demo
+from holdfast.records.agents import Agents
+from holdfast.records.blocks import Blocks
+from holdfast.records.conversations import Conversations
+from holdfast.records.tools import Tools
 from holdfast.settings import Settings
+from holdfast.storage.agents import SqlAgents
+from holdfast.storage.blocks import SqlBlocks
+from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
+from holdfast.storage.history import SqlHistory
 from holdfast.storage.migrate import migrate
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.run_store import SqlRunStore
 from holdfast.storage.search import SqlMessageSearch
+from holdfast.storage.tools import SqlTools
 from holdfast.tools.builtins import Builtins, ByKind
 from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.schema import SourceSchemas
 
 
 class AlreadyRunning(Exception):
@@ -89,7 +100,16 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
 
 
 def _rooms(database: Database, clock: Clock, models: ModelDirectory, wiring: Wiring, engine: Engine) -> Rooms:
-    raise NotImplementedError
+    return Rooms(
+        models=models,
+        agents=Agents(SqlAgents(database), models, clock),
+        tools=Tools(SqlTools(database), SourceSchemas(), clock),
+        blocks=Blocks(SqlBlocks(database), clock),
+        conversations=Conversations(SqlConversations(database, clock), wiring.store, clock),
+        history=SqlHistory(database),
+        engine=engine,
+        upkeep=Upkeep(wiring),
+    )
 
 
 def _provider_values(settings: Settings) -> dict[str, str | None]:

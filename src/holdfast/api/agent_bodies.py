@@ -35,7 +35,9 @@ def _name(value: str) -> str:
     if not value.strip():
         raise ValueError("an agent's name must not be empty")
     if _NOT_IN_NAMES.search(value):
-        raise ValueError(f"Agent name {value!r} contains invalid characters; it must not hold any of / \\ : * ? \" < > |")
+        raise ValueError(
+            f'Agent name {value!r} contains invalid characters; it must not hold any of / \\ : * ? " < > |'
+        )
     return value
 
 

@@ -7,18 +7,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
+from holdfast.api import agent_parts
 from holdfast.api.agent_answers import answer_many, answer_one
 from holdfast.api.agent_bodies import ChangedAgent, NewAgent
 from holdfast.api.bodies import body_of
 from holdfast.api.includes import Included
-from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.api.parameters import AgentId, AsActor, InRooms, page
 from holdfast.api.responses import Json
+from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.core.lifecycle import StopReason
 from holdfast.ports.agents import AgentFilter
 from holdfast.ports.paging import Page
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"])
+router.include_router(agent_parts.router)
 
 
 def _filter(
@@ -67,9 +69,7 @@ AgentsPage = Annotated[Page, Depends(_agents_page)]
 
 
 @router.get("")
-async def list_agents(
-    rooms: InRooms, actor: AsActor, which: Filter, page: AgentsPage, included: Included
-) -> Json:
+async def list_agents(rooms: InRooms, actor: AsActor, which: Filter, page: AgentsPage, included: Included) -> Json:
     return await answer_many(rooms, await rooms.agents.listing(actor, which, page, included), included)
 
 

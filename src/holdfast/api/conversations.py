@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
-from holdfast.api import listing, sending, watching
+from holdfast.api import message_lists, sending, watching
 from holdfast.api.inputs import SendIn
 from holdfast.api.parameters import AsActor, Body, InRooms, page
 from holdfast.api.responses import Json
@@ -105,7 +105,7 @@ async def list_messages(
         return Json([])
     conversation = await rooms.conversations.find(actor, conversation_id, agent_id)
     return Json(
-        await listing.of_conversation(
+        await message_lists.of_conversation(
             rooms,
             actor,
             conversation,
@@ -131,7 +131,7 @@ async def cancel(rooms: InRooms, actor: AsActor, conversation_id: Reference, age
         actor, RunFilter(conversation_id=conversation.id, statuses=("created", "running")), Page(limit=100)
     )
     if not active:
-        active = await listing.waiting_runs(rooms, actor, conversation)
+        active = await message_lists.waiting_runs(rooms, actor, conversation)
     if not active:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for conversation {conversation_id}")
     results = {run.id: await rooms.engine.cancel(run, actor.user_id) for run in active}

@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from holdfast.api import listing, sending
+from holdfast.api import message_lists, sending
+from holdfast.api.agent_answers import answer_one
 from holdfast.api.conversations import compacted
 from holdfast.api.inputs import SendIn
 from holdfast.api.parameters import AgentId, AsActor, Body, InRooms, MessageId, page
@@ -64,7 +65,7 @@ async def list_messages(
     found = await rooms.history.messages(actor, scope, asked)
     if not asked.ascending:
         found = list(reversed(found))
-    return Json(listing.wire(found, include_return_message_types))
+    return Json(message_lists.wire(found, include_return_message_types))
 
 
 @router.post("/agents/{agent_id}/messages/cancel")
@@ -107,7 +108,7 @@ async def _runs_to_cancel(rooms: InRooms, actor: AsActor, agent_id: str) -> list
 async def reset(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Body) -> Json:
     conversation = await rooms.conversations.store.default_of(actor, agent_id)
     await rooms.conversations.store.reset(conversation.id)
-    return Json(await rooms.agent_state(actor, agent_id))
+    return await answer_one(rooms, actor, agent_id)
 
 
 @router.post("/agents/{agent_id}/summarize")
@@ -153,7 +154,7 @@ async def list_all(
     found = await rooms.history.messages(actor, scope, asked)
     if not asked.ascending:
         found = list(reversed(found))
-    return Json(listing.wire(found, include_return_message_types))
+    return Json(message_lists.wire(found, include_return_message_types))
 
 
 @router.get("/messages/{message_id}")

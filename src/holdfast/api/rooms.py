@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.engine.engine import Engine
+from holdfast.engine.upkeep import Upkeep
+from holdfast.ports.history import History
 from holdfast.ports.model import ModelDirectory
+from holdfast.records.agents import Agents
+from holdfast.records.blocks import Blocks
+from holdfast.records.conversations import Conversations
+from holdfast.records.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
     models: ModelDirectory
+    agents: Agents
+    tools: Tools
+    blocks: Blocks
+    conversations: Conversations
+    history: History
+    engine: Engine
+    upkeep: Upkeep

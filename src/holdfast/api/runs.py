@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from holdfast.api import listing, watching
+from holdfast.api import message_lists, watching
 from holdfast.api.parameters import AsActor, Body, InRooms, StepId, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import ResumeIn
@@ -84,7 +84,7 @@ async def messages(rooms: InRooms, actor: AsActor, run_id: str, asked: Annotated
     run = await _run(rooms, actor, run_id)
     found = await rooms.history.messages(actor, MessageScope(run_id=run_id), asked)
     types = (run.request.get("config") or {}).get("include_return_message_types")
-    return Json(listing.wire(found, types))
+    return Json(message_lists.wire(found, types))
 
 
 @router.get("/runs/{run_id}/steps")
@@ -172,7 +172,7 @@ async def step_messages(
     rooms: InRooms, actor: AsActor, step_id: StepId, asked: Annotated[Page, page(100, "asc")]
 ) -> Json:
     await rooms.history.step(actor, step_id)
-    return Json(listing.wire(await rooms.history.messages(actor, MessageScope(step_id=step_id), asked)))
+    return Json(message_lists.wire(await rooms.history.messages(actor, MessageScope(step_id=step_id), asked)))
 
 
 @router.get("/steps/{step_id}/metrics")

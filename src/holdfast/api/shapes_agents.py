@@ -1,4 +1,4 @@
-"""AgentState as clients read it (contract/wire.md, section 10): every key always there, relationships only if wanted."""
+"""AgentState as clients read it (contract/wire.md, section 10): every key is there, relationships only if wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promise of the store that keeps memory blocks. Each method is one transaction, inside the actor's organisation."""
+"""The promise of the store that keeps memory blocks. A method is one transaction, inside the actor's organisation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AlterBlock = Callable[[Block], Block]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockFilter:
-    """Which blocks a listing wants; what is not set does not limit. `agents_*` count the agents a block is attached to."""
+    """Which blocks a listing wants; what is not set does not limit. `agents_*` count whom a block is attached to."""
 
     label: str | None = None
     name: str | None = None

@@ -19,6 +19,7 @@ from holdfast.core.prompt import DEFAULT_PROMPT
 from holdfast.core.records import Actor, Agent, Block, Conversation, Tool
 from holdfast.ports.agents import AgentChange, AgentFilter, AgentStore, AgentView, AlterAgent, NewAgent, Wanted
 from holdfast.ports.clock import Clock
+from holdfast.ports.ids import new_id
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.paging import Page
 from holdfast.records.agent_model import check_handle, handle_in, model_fields
@@ -26,7 +27,7 @@ from holdfast.records.base_tools import ATTACHED_BY_DEFAULT, base_tools_for
 from holdfast.records.blocks import new_block
 from holdfast.records.context_choice import check_context
 from holdfast.records.first_messages import opening, system_message
-from holdfast.records.naming import new_id, random_agent_name
+from holdfast.records.naming import random_agent_name
 from holdfast.records.tool_rules import read_rules, set_approval, with_approval_of
 
 SUBAGENT_TAG = "role:subagent"  # such agents are helpers of another one and stay out of listings
@@ -127,7 +128,12 @@ class Agents:
 
 def new_agent(actor: Actor, given: Mapping[str, Any], now: datetime) -> NewAgent:
     agent_id = new_id("agent")
-    stamp = {"created_at": now, "updated_at": now, "created_by": actor.user_id, "updated_by": actor.user_id}
+    stamp: dict[str, Any] = {
+        "created_at": now,
+        "updated_at": now,
+        "created_by": actor.user_id,
+        "updated_by": actor.user_id,
+    }
     agent = Agent(
         id=agent_id,
         org_id=actor.org_id,

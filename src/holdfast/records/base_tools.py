@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.core.records import Actor, Tool
 from holdfast.core.state import OnUnknown
-from holdfast.records.naming import new_id
+from holdfast.ports.ids import new_id
 
 ATTACHED_BY_DEFAULT = ("conversation_search", "memory_insert", "memory_replace")
 

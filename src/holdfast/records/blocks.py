@@ -15,8 +15,8 @@ from holdfast.core.errors import Invalid
 from holdfast.core.records import Actor, Block
 from holdfast.ports.blocks import BlockFilter, BlockStore
 from holdfast.ports.clock import Clock
+from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
-from holdfast.records.naming import new_id
 
 KNOWN_DESCRIPTIONS = {
     "human": "What you know about the person you talk with: who they are, what they want, how they like things done. "

@@ -11,7 +11,7 @@ from holdfast.core.errors import Invalid
 from holdfast.core.messages import AssistantBody, Body, Image, Message, Part, SystemBody, Text, UserBody, plain_text
 from holdfast.core.prompt import compile_system
 from holdfast.core.records import Agent, Block, Conversation
-from holdfast.records.naming import new_id
+from holdfast.ports.ids import new_id
 
 
 def system_message(agent: Agent, conversation: Conversation, blocks: Sequence[Block]) -> Message:

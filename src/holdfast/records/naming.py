@@ -1,17 +1,75 @@
-"""Identifiers and names that are made here: ids by prefix, and a readable name for an agent nobody named."""
+"""A readable name for an agent that nobody named."""
 
 from __future__ import annotations
 
 import secrets
-from uuid import uuid4
 
-
-def new_id(prefix: str) -> str:
-    return f"{prefix}-{uuid4()}"
-
-
-_QUALITIES = ["Amber", "Brave", "Calm", "Clever", "Coral", "Curious", "Deep", "Eager", "Gentle", "Golden", "Honest", "Keen", "Kind", "Lively", "Lucid", "Mellow", "Misty", "Nimble", "Patient", "Quiet", "Rapid", "Sandy", "Silver", "Steady", "Sunny", "Tidal", "Vivid", "Warm", "Wise", "Young"]
-_SEA_LIFE = ["Anemone", "Barnacle", "Clam", "Cormorant", "Crab", "Dolphin", "Eel", "Heron", "Kelp", "Limpet", "Lobster", "Manatee", "Mussel", "Narwhal", "Nautilus", "Octopus", "Orca", "Oyster", "Pelican", "Petrel", "Plankton", "Porpoise", "Puffin", "Seal", "Squid", "Starfish", "Sturgeon", "Tern", "Turtle", "Urchin", "Whelk", "Wrasse"]
+_QUALITIES = [
+    "Amber",
+    "Brave",
+    "Calm",
+    "Clever",
+    "Coral",
+    "Curious",
+    "Deep",
+    "Eager",
+    "Gentle",
+    "Golden",
+    "Honest",
+    "Keen",
+    "Kind",
+    "Lively",
+    "Lucid",
+    "Mellow",
+    "Misty",
+    "Nimble",
+    "Patient",
+    "Quiet",
+    "Rapid",
+    "Sandy",
+    "Silver",
+    "Steady",
+    "Sunny",
+    "Tidal",
+    "Vivid",
+    "Warm",
+    "Wise",
+    "Young",
+]
+_SEA_LIFE = [
+    "Anemone",
+    "Barnacle",
+    "Clam",
+    "Cormorant",
+    "Crab",
+    "Dolphin",
+    "Eel",
+    "Heron",
+    "Kelp",
+    "Limpet",
+    "Lobster",
+    "Manatee",
+    "Mussel",
+    "Narwhal",
+    "Nautilus",
+    "Octopus",
+    "Orca",
+    "Oyster",
+    "Pelican",
+    "Petrel",
+    "Plankton",
+    "Porpoise",
+    "Puffin",
+    "Seal",
+    "Squid",
+    "Starfish",
+    "Sturgeon",
+    "Tern",
+    "Turtle",
+    "Urchin",
+    "Whelk",
+    "Wrasse",
+]
 
 
 def random_agent_name() -> str:

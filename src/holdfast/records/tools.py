@@ -14,11 +14,11 @@ from typing import Any
 from holdfast.core.errors import Invalid, NotFound
 from holdfast.core.records import Actor, Tool
 from holdfast.ports.clock import Clock
+from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
 from holdfast.ports.schemas import SchemaReader
 from holdfast.ports.tools import ToolFilter, ToolStore
 from holdfast.records.base_tools import BASE_TOOLS, base_tools_for
-from holdfast.records.naming import new_id
 from holdfast.records.tool_schema import schema_for
 
 CUSTOM = "custom"
@@ -41,7 +41,7 @@ class Tools:
         schema = schema_for(self._schemas, given["source_code"], given)
         told = _told(_settable(given), schema)
         new = _new_tool(actor, schema["name"], told, self._clock.now())
-        stamp = {"tool_type": CUSTOM, "updated_at": new.updated_at, "updated_by": actor.user_id}
+        stamp: dict[str, Any] = {"tool_type": CUSTOM, "updated_at": new.updated_at, "updated_by": actor.user_id}
         return await self._store.put(new, lambda existing: replace(existing, **told, **stamp))
 
     async def change(self, actor: Actor, tool_id: str, given: Mapping[str, Any]) -> Tool:

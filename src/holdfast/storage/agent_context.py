@@ -1,4 +1,4 @@
-"""Choosing an agent's context by hand (`message_ids` of an agent): the default conversation's context rows are replaced.
+"""Choosing an agent's context by hand (its `message_ids`): the default conversation's context rows are replaced.
 
 A message's place in the context is its sequence number, on which compaction and appending rely; only a summary stands
 elsewhere. So a chosen context leaves messages out or takes old ones back in, and never reorders them.
@@ -7,6 +7,7 @@ elsewhere. So a chosen context leaves messages out or takes old ones back in, an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -41,7 +42,7 @@ def replace_context(
 
 def _places(connection: Connection, conversation_id: str) -> dict[str, int]:
     query = select(context.c.message_id, context.c.position).where(context.c.conversation_id == conversation_id)
-    return {message_id: position for message_id, position in connection.execute(query)}
+    return {row.message_id: row.position for row in connection.execute(query)}
 
 
 def _messages(connection: Connection, conversation_id: str, message_ids: Sequence[str]) -> list[Message]:
@@ -54,7 +55,7 @@ def _messages(connection: Connection, conversation_id: str, message_ids: Sequenc
 
 def _write(connection: Connection, conversation_id: str, placed: list[tuple[str, int]]) -> None:
     positions = [position for _, position in placed]
-    if any(later <= earlier for earlier, later in zip(positions, positions[1:], strict=False)):
+    if any(later <= earlier for earlier, later in pairwise(positions)):
         raise Invalid("message_ids must keep the order of the conversation, each message once.")
     connection.execute(delete(context).where(context.c.conversation_id == conversation_id))
     rows = [

@@ -30,7 +30,7 @@ def checkpoint(connection: Connection, lease: Lease, change: Change, now: dateti
         update(runs)
         .where(runs.c.id == lease.run_id, runs.c.lease_epoch == lease.epoch)
         .where(runs.c.status.in_(sorted(sources_of(after) & ACTIVE)))
-        .values(status=after, lease_expires_at=lease.expires_at, **_run_values(change))
+        .values({"status": after, "lease_expires_at": lease.expires_at} | _run_values(change))
         .returning(*_FENCED)
     )
     row = connection.execute(fence).mappings().first()

@@ -219,3 +219,13 @@ def _nullable(schema: JsonSchema) -> JsonSchema:
     words = {"description": schema["description"]} if "description" in schema else {}
     inner = {key: value for key, value in schema.items() if key != "description"}
     return {"anyOf": [inner, {"type": "null"}], **words}
+
+
+class SourceSchemas:
+    """Implements `ports.schemas.SchemaReader`."""
+
+    def from_source(self, source: str, *, name: str | None, description: str | None) -> dict[str, Any]:
+        return schema_from_source(source, name, description=description)
+
+    def from_args(self, name: str, description: str, args_json_schema: Mapping[str, Any]) -> dict[str, Any]:
+        return schema_from_args_model(name, description, args_json_schema)
