@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.core import arguments
 from holdfast.core.arguments import parse_arguments
 from holdfast.core.errors import TellTheModel
-from holdfast.core import arguments
 
 SCHEMA: dict[str, Any] = {
     "name": "order",

@@ -10,12 +10,12 @@ from pydantic import ConfigDict
 from holdfast.api.agent_answers import answer_one
 from holdfast.api.blocks import ChangedBlock
 from holdfast.api.bodies import Wire, body_of
+from holdfast.api.listing import sorted_by
 from holdfast.api.parameters import AgentId, AsActor, BlockId, InRooms, Modern, ToolId, page
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
 from holdfast.api.shapes_agents import memory_wire
 from holdfast.api.shapes_records import block_wire, tool_wire
-from holdfast.api.listing import sorted_by
 from holdfast.core.records import Actor
 from holdfast.ports.paging import Page
 

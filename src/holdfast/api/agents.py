@@ -12,9 +12,9 @@ from holdfast.api.agent_answers import answer_many, answer_one
 from holdfast.api.agent_bodies import ChangedAgent, NewAgent
 from holdfast.api.bodies import body_of
 from holdfast.api.includes import Included
+from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.api.parameters import AgentId, AsActor, InRooms, page
 from holdfast.api.responses import Json
-from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.core.lifecycle import StopReason
 from holdfast.ports.agents import AgentFilter
 from holdfast.ports.paging import Page

@@ -10,10 +10,10 @@ from pydantic import Field
 from holdfast.api.agent_answers import answer_many
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.includes import Included
+from holdfast.api.listing import sorted_by
 from holdfast.api.parameters import AsActor, BlockId, InRooms, page
 from holdfast.api.responses import Json
 from holdfast.api.shapes_records import block_wire
-from holdfast.api.listing import sorted_by
 from holdfast.ports.agents import AgentFilter
 from holdfast.ports.blocks import BlockFilter
 from holdfast.ports.paging import Page

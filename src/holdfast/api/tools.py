@@ -8,10 +8,10 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import ConfigDict, Field
 
 from holdfast.api.bodies import Wire, body_of
+from holdfast.api.listing import sorted_by
 from holdfast.api.parameters import AsActor, InRooms, ToolId, page
 from holdfast.api.responses import Json
 from holdfast.api.shapes_records import tool_wire
-from holdfast.api.listing import sorted_by
 from holdfast.ports.paging import Page
 from holdfast.ports.tools import ToolFilter
 

@@ -147,6 +147,7 @@ class Run:
     created_at: datetime
     stop_reason: StopReason | None = None
     turn_id: str = ""
+    queued: bool = False
     background: bool = False
     request: Json = field(default_factory=dict)
     metadata: Json = field(default_factory=dict)

@@ -23,7 +23,6 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    false,
     text,
 )
 
@@ -253,7 +252,7 @@ runs = Table(
     Column("stop_reason", String),
     Column("turn_id", String, nullable=False),
     Column("background", Boolean, nullable=False),
-    Column("queued", Boolean, nullable=False, server_default=false()),
+    Column("queued", Boolean, nullable=False),
     Column("request", Document, nullable=False),
     Column("metadata", Document, nullable=False),
     Column("created_at", Moment, nullable=False),

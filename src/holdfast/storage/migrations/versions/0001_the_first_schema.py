@@ -252,7 +252,7 @@ def upgrade() -> None:
         sa.Column("stop_reason", sa.String(), nullable=True),
         sa.Column("turn_id", sa.String(), nullable=False),
         sa.Column("background", sa.Boolean(), nullable=False),
-        sa.Column("queued", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("queued", sa.Boolean(), nullable=False),
         sa.Column("request", columns.Document, nullable=False),
         sa.Column("metadata", columns.Document, nullable=False),
         sa.Column("created_at", columns.Moment(), nullable=False),

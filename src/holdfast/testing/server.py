@@ -1,0 +1,97 @@
+"""A real server in a process of its own, for tests that need one: over HTTP, and to be killed at will.
+
+with ServerProcess(database_url, OPENAI_BASE_URL=model_server.openai_url) as server:
+    client = Letta(base_url=server.url)
+    server.kill()      # as kill -9 does
+    server.start()     # the same database, the same port
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+START_SECONDS = 30.0
+STOP_SECONDS = 15.0
+
+
+class ServerProcess:
+    def __init__(self, database_url: str, **environment: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-server-")
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log_path = Path(self._folder.name) / "log"
+        self._environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": self._folder.name,
+            "HOLDFAST_DATABASE": database_url,
+            "HOLDFAST_DATA_DIR": self._folder.name,
+            **environment,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until it answers."""
+        command = [sys.executable, "-c", "from holdfast.cli import main; raise SystemExit(main())", "serve"]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--port", str(self.port)], env=self._environment, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"The server did not start:\n{self.log_path.read_text()}")
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/v1/health", timeout=5) as response:
+                return bool(response.status == 200)
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        """As `kill -9`: no goodbye."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> int:
+        """Ask it to stop, and wait; its exit code."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+        self._folder.cleanup()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

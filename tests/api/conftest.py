@@ -1,0 +1,63 @@
+"""A real server over real HTTP for the tests of the API, on SQLite and on Postgres, and the official SDK to drive it.
+
+`serving` is the one place where the application is built.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+import httpx
+import pytest
+import uvicorn
+from letta_client import Letta
+
+from holdfast.app import http_app
+from holdfast.settings import Settings
+
+MODEL = "demo/rehearsal"
+START_SECONDS = 30.0
+
+
+@contextmanager
+def serving(database_url: str, data_dir: Path) -> Iterator[str]:
+    """The whole application on a free port; gives its address."""
+    environment = {"HOLDFAST_DATABASE": database_url, "HOLDFAST_DATA_DIR": str(data_dir), "HOLDFAST_DEMO": "false"}
+    app = http_app(Settings.from_environment(environment))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = monotonic() + START_SECONDS
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        assert monotonic() < deadline, "the server took too long to start"
+        sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(START_SECONDS)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    is_sqlite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/test.db" if is_sqlite else request.getfixturevalue("postgres_url")
+    with serving(url, tmp_path) as base_url:
+        yield base_url
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[Letta]:
+    with Letta(base_url=address, api_key="any", max_retries=0) as sdk:
+        yield sdk
+
+
+@pytest.fixture
+def http(address: str) -> Iterator[httpx.Client]:
+    """Plain requests, as an older client or a script makes them."""
+    with httpx.Client(base_url=address, headers={"user-agent": "curl/8.0"}, timeout=30) as plain:
+        yield plain

@@ -1,0 +1,65 @@
+"""Real servers for tests that speak HTTP: one process per database for a whole module, and a model server beside it.
+
+`served` is a running Holdfast on each database, shared by the tests of a module; `model_server_url` serves the real
+vendor wires on loopback. A test that kills its server makes one of its own with `ServerProcess`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from letta_client import Letta
+
+from holdfast.testing.postgres import PostgresServer
+from holdfast.testing.server import ServerProcess
+
+
+@dataclass(frozen=True)
+class Served:
+    server: ServerProcess
+    url: str
+    database: str
+    model_server: str
+
+    def client(self, **options: object) -> Letta:
+        return Letta(base_url=self.url, max_retries=0, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def model_server_url() -> Iterator[str]:
+    """The model server in a process of its own; unscripted it behaves like the demo model."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "holdfast.testing.model_server", "--port", "0"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    yield line.strip().split()[-1].rstrip("/")
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model_server_url: str
+) -> Iterator[Served]:
+    kind: str = request.param
+    name = f"served_{abs(hash(request.node.nodeid)) % 10**9}"
+    if kind == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('served')}/holdfast.db"
+    else:
+        postgres: PostgresServer = request.getfixturevalue("postgres_server")
+        url = postgres.create_database(name)
+    environment = {
+        "OPENAI_BASE_URL": f"{model_server_url}/v1",
+        "OPENAI_API_KEY": "test-key",
+        "ANTHROPIC_BASE_URL": model_server_url,
+        "ANTHROPIC_API_KEY": "test-key",
+    }
+    with ServerProcess(url, **environment) as server:
+        yield Served(server, server.url, kind, model_server_url)
+    if kind == "postgres":
+        request.getfixturevalue("postgres_server").drop_database(name)
