@@ -105,6 +105,8 @@ def test_a_file_begins_by_telling_what_it_is_for(file: Path) -> None:
 
 @all_files
 def test_a_file_can_be_read_in_one_sitting(file: Path) -> None:
+    if "versions" in file.parts:
+        return  # a migration says what it says
     lines = len(file.read_text(encoding="utf-8").splitlines())
     assert lines < MOST_LINES, f"{in_source(file)} has {lines} lines; find the second idea in it and move it out"
 

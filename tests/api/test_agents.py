@@ -1,21 +1,22 @@
 """Agents over HTTP, as the official client makes, reads, lists, changes and deletes them."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
-from letta_client import APIStatusError, Letta, NotFoundError, UnprocessableEntityError
+from letta_client import APIStatusError, ConflictError, Letta, NotFoundError, UnprocessableEntityError
 
 MODEL = "demo/rehearsal"
-STATE_KEYS = set(
-    "created_by_id,last_updated_by_id,created_at,updated_at,id,name,tool_rules,message_ids,system,agent_type,llm_config,"
-    "embedding_config,model,embedding,model_settings,compaction_settings,response_format,description,metadata,memory,"
-    "blocks,tools,sources,tags,tool_exec_environment_variables,secrets,project_id,template_id,base_template_id,"
-    "deployment_id,entity_id,identity_ids,identities,pending_approval,message_buffer_autoclear,enable_sleeptime,"
-    "multi_agent_group,managed_group,last_run_completion,last_run_duration_ms,last_stop_reason,timezone,max_files_open,"
-    "per_file_view_window_char_limit,hidden".split(",")
-)
+STATE_KEYS = """
+created_by_id last_updated_by_id created_at updated_at id name tool_rules message_ids system agent_type llm_config
+embedding_config model embedding model_settings compaction_settings response_format description metadata memory blocks
+tools sources tags tool_exec_environment_variables secrets project_id template_id base_template_id deployment_id
+entity_id identity_ids identities pending_approval message_buffer_autoclear enable_sleeptime multi_agent_group
+managed_group last_run_completion last_run_duration_ms last_stop_reason timezone max_files_open
+per_file_view_window_char_limit hidden
+"""
 SOURCE = '''
 def pay(amount: int) -> str:
     """Pay somebody.
@@ -54,7 +55,7 @@ def test_an_agent_needs_only_a_model_and_gets_the_rest(client: Letta) -> None:
 def test_every_key_of_the_state_is_always_there(http: httpx.Client) -> None:
     made = http.post("/v1/agents/", json={"model": MODEL}).json()
     read = http.get(f"/v1/agents/{made['id']}", headers={"user-agent": "Letta/Python 1.12.1"}).json()
-    assert set(made) == set(read) == STATE_KEYS
+    assert set(made) == set(read) == set(STATE_KEYS.split())
 
 
 def test_blocks_are_made_and_attached_and_stand_in_the_system_message(client: Letta) -> None:
@@ -99,6 +100,13 @@ def test_a_tool_that_wants_approval_brings_its_rule(client: Letta) -> None:
 def test_base_tools_can_be_named_before_anybody_added_them(client: Letta) -> None:
     agent = client.agents.create(model=MODEL, tools=["web_search", "fetch_webpage"], include_base_tools=False)
     assert [tool.name for tool in agent.tools] == ["web_search", "fetch_webpage"]
+
+
+def test_agents_born_at_the_same_moment_share_their_base_tools(client: Letta) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        born = list(threads.map(lambda _: client.agents.create(model=MODEL), range(8)))
+    assert len({tuple(tool.id for tool in agent.tools) for agent in born}) == 1
+    assert len(client.tools.list().items) == 3
 
 
 def test_a_terminal_client_s_create_request_is_accepted(http: httpx.Client) -> None:
@@ -304,6 +312,14 @@ def test_message_ids_choose_the_context_and_refuse_what_cannot_be_one(client: Le
         assert refusal.value.status_code == 400
     client.agents.messages.create(agent.id, input="two")
     assert (client.agents.retrieve(agent.id).message_ids or [])[:3] == ids
+
+
+def test_the_context_cannot_be_chosen_while_a_run_is_at_work(client: Letta) -> None:
+    agent = client.agents.create(model=MODEL, include_base_tools=False)
+    run = client.agents.messages.create_async(agent.id, input="/slow 100\n/tokens 500")
+    with pytest.raises(ConflictError, match="is currently being processed"):
+        client.agents.update(agent.id, message_ids=[])
+    assert client.agents.messages.cancel(agent.id, run_ids=[run.id]) == {run.id: "cancelled"}
 
 
 def test_a_context_never_parts_a_call_from_its_return(client: Letta) -> None:

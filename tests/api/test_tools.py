@@ -37,7 +37,11 @@ def test_the_wire_calls_its_metadata_with_an_underscore(http: httpx.Client) -> N
 
 
 def test_a_schema_that_was_sent_wins_over_the_source(client: Letta) -> None:
-    schema: dict[str, object] = {"name": "salute", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    schema: dict[str, object] = {
+        "name": "salute",
+        "description": "d",
+        "parameters": {"type": "object", "properties": {}},
+    }
     tool = client.tools.create(source_code="def x(a): pass", json_schema=schema)
     assert (tool.name, tool.description, tool.json_schema) == ("salute", "d", schema)
 

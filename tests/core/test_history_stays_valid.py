@@ -1,4 +1,4 @@
-"""Promise 3, over random histories: whatever happens, each call has exactly one return and the next message is accepted.
+"""Promise 3, over random histories: each call has exactly one return and the next message is accepted.
 
 A model of a run: it applies decisions to a context and a ledger, picks at random what happens next among what can
 happen, and crashes, cancels and restarts at will. Hypothesis prints the history that breaks it.

@@ -56,7 +56,7 @@ def page(default_limit: int = 50, default_order: Literal["asc", "desc"] = "desc"
     """A dependency that reads limit, order and cursors, with the route's own defaults."""
 
     def read(
-        limit: int | None = Query(None, ge=0, le=max_limit),  # noqa: B008 - a closure cannot be named in Annotated
+        limit: int | None = Query(None, ge=0, le=max_limit),
         order: Literal["asc", "desc"] | None = None,
         after: str | None = None,
         before: str | None = None,

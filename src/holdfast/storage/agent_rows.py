@@ -80,6 +80,7 @@ def _blocks_by_id(connection: Connection, org_id: str, block_ids: Sequence[str])
     if not block_ids:
         return []
     query = select(blocks).where(blocks.c.org_id == org_id, blocks.c.id.in_(block_ids))
+    query = query.with_for_update(read=True, key_share=True)  # so that none is deleted before it is attached
     found = {row["id"]: from_row(Block, row) for row in connection.execute(query).mappings()}
     return [found[block_id] for block_id in dict.fromkeys(block_ids) if block_id in found]
 

@@ -55,7 +55,7 @@ class SqlAgents:
 def _attach_tool(connection: Connection, actor: Actor, agent_id: str, tool_id: str, alter: AlterAgent) -> None:
     """Attaching what is attached changes nothing."""
     agent = agent_rows.get_agent(connection, actor, agent_id, locked=True)
-    tool = get_tool(connection, actor, tool_id)
+    tool = get_tool(connection, actor, tool_id, locked=True)
     link = (agent_tools.c.agent_id == agent_id, agent_tools.c.tool_id == tool_id)
     if connection.execute(select(agent_tools.c.tool_id).where(*link)).first() is not None:
         return
@@ -73,7 +73,7 @@ def _detach_tool(connection: Connection, actor: Actor, agent_id: str, tool_id: s
 
 def _attach_block(connection: Connection, actor: Actor, agent_id: str, block_id: str, alter: AlterAgent) -> None:
     agent = agent_rows.get_agent(connection, actor, agent_id, locked=True)
-    get_block(connection, actor, block_id)
+    get_block(connection, actor, block_id, locked=True)
     link = (agent_blocks.c.agent_id == agent_id, agent_blocks.c.block_id == block_id)
     if connection.execute(select(agent_blocks.c.block_id).where(*link)).first() is not None:
         return

@@ -56,8 +56,8 @@ def insert_block(connection: Connection, block: Block) -> None:
     connection.execute(insert(blocks), to_row(blocks, block))
 
 
-def get_block(connection: Connection, actor: Actor, block_id: str) -> Block:
-    return from_row(Block, _row(connection, actor, block_id))
+def get_block(connection: Connection, actor: Actor, block_id: str, *, locked: bool = False) -> Block:
+    return from_row(Block, _row(connection, actor, block_id, locked=locked))
 
 
 def _row(connection: Connection, actor: Actor, block_id: str, *, locked: bool = False) -> RowMapping:

@@ -1,11 +1,11 @@
-"""Column types that mean the same on SQLite and Postgres."""
+"""Column types that mean the same on SQLite and Postgres, and the columns that many tables share."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Dialect
+from sqlalchemy import JSON, BigInteger, Column, Dialect, ForeignKey, String, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeDecorator
 
@@ -30,3 +30,30 @@ class Moment(TypeDecorator[datetime]):
 
 
 Document = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+
+def id_column(name: str = "id") -> Column[str]:
+    return Column(name, String, primary_key=True)
+
+
+def org_column() -> Column[str]:
+    return Column("org_id", String, ForeignKey("organizations.id", ondelete="CASCADE"), nullable=False)
+
+
+def owned_by(table: str, name: str, *, primary_key: bool = False) -> Column[str]:
+    key = ForeignKey(f"{table}.id", ondelete="CASCADE")
+    return Column(name, String, key, nullable=False, primary_key=primary_key)
+
+
+def stamp_columns() -> tuple[Column[object], ...]:
+    return (
+        Column("created_at", Moment, nullable=False),
+        Column("updated_at", Moment, nullable=False),
+        Column("created_by", String),
+        Column("updated_by", String),
+    )
+
+
+def only_where(condition: str) -> dict[str, Any]:
+    """A partial index, on either database."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}

@@ -9,13 +9,10 @@ conversation or a run takes along what hangs on it, by foreign keys with ON DELE
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    ForeignKey,
     Index,
     Integer,
     MetaData,
@@ -23,10 +20,9 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    text,
 )
 
-from holdfast.storage.columns import Document, Moment
+from holdfast.storage.columns import Document, Moment, id_column, only_where, org_column, owned_by, stamp_columns
 
 metadata = MetaData(
     naming_convention={
@@ -38,39 +34,12 @@ metadata = MetaData(
 )
 
 
-def _id(name: str = "id") -> Column[str]:
-    return Column(name, String, primary_key=True)
-
-
-def _org() -> Column[str]:
-    return Column("org_id", String, ForeignKey("organizations.id", ondelete="CASCADE"), nullable=False)
-
-
-def _owned_by(table: str, name: str, *, primary_key: bool = False) -> Column[str]:
-    key = ForeignKey(f"{table}.id", ondelete="CASCADE")
-    return Column(name, String, key, nullable=False, primary_key=primary_key)
-
-
-def _stamp() -> tuple[Column[object], ...]:
-    return (
-        Column("created_at", Moment, nullable=False),
-        Column("updated_at", Moment, nullable=False),
-        Column("created_by", String),
-        Column("updated_by", String),
-    )
-
-
-def _only(condition: str) -> dict[str, Any]:
-    """A partial index, on either database."""
-    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
-
-
 # ---- who ------------------------------------------------------------------------------------------------------
 
 organizations = Table(
     "organizations",
     metadata,
-    _id(),
+    id_column(),
     Column("name", String, nullable=False),
     Column("created_at", Moment, nullable=False),
 )
@@ -78,8 +47,8 @@ organizations = Table(
 users = Table(
     "users",
     metadata,
-    _id(),
-    _org(),
+    id_column(),
+    org_column(),
     Column("name", String, nullable=False),
     Column("created_at", Moment, nullable=False),
 )
@@ -87,9 +56,9 @@ users = Table(
 api_keys = Table(
     "api_keys",
     metadata,
-    _id(),
-    _org(),
-    _owned_by("users", "user_id"),
+    id_column(),
+    org_column(),
+    owned_by("users", "user_id"),
     Column("name", String, nullable=False),
     Column("digest", String, nullable=False, unique=True),
     Column("created_at", Moment, nullable=False),
@@ -101,8 +70,8 @@ api_keys = Table(
 agents = Table(
     "agents",
     metadata,
-    _id(),
-    _org(),
+    id_column(),
+    org_column(),
     Column("name", String, nullable=False),
     Column("hidden", Boolean),
     Column("project_id", String),
@@ -112,24 +81,24 @@ agents = Table(
     Column("last_run_completion", Moment),
     Column("last_run_duration_ms", BigInteger),
     Column("document", Document, nullable=False),
-    *_stamp(),
+    *stamp_columns(),
     Index("ix_agents_org_created", "org_id", "created_at", "id"),
 )
 
 agent_tags = Table(
-    "agent_tags", metadata, _owned_by("agents", "agent_id", primary_key=True), Column("tag", String, primary_key=True)
+    "agent_tags", metadata, owned_by("agents", "agent_id", primary_key=True), Column("tag", String, primary_key=True)
 )
 Index("ix_agent_tags_tag", agent_tags.c.tag, agent_tags.c.agent_id)
 
 tools = Table(
     "tools",
     metadata,
-    _id(),
-    _org(),
+    id_column(),
+    org_column(),
     Column("name", String, nullable=False),
     Column("tool_type", String, nullable=False),
     Column("document", Document, nullable=False),
-    *_stamp(),
+    *stamp_columns(),
     UniqueConstraint("org_id", "name"),
     Index("ix_tools_org_created", "org_id", "created_at", "id"),
 )
@@ -137,8 +106,8 @@ tools = Table(
 agent_tools = Table(
     "agent_tools",
     metadata,
-    _owned_by("agents", "agent_id", primary_key=True),
-    _owned_by("tools", "tool_id", primary_key=True),
+    owned_by("agents", "agent_id", primary_key=True),
+    owned_by("tools", "tool_id", primary_key=True),
     Column("position", Integer, nullable=False),
     Index("ix_agent_tools_tool", "tool_id"),
 )
@@ -146,8 +115,8 @@ agent_tools = Table(
 blocks = Table(
     "blocks",
     metadata,
-    _id(),
-    _org(),
+    id_column(),
+    org_column(),
     Column("label", String, nullable=False),
     Column("value", Text, nullable=False),
     Column("description", Text),
@@ -156,15 +125,15 @@ blocks = Table(
     Column("project_id", String),
     Column("hidden", Boolean),
     Column("document", Document, nullable=False),
-    *_stamp(),
+    *stamp_columns(),
     Index("ix_blocks_org_created", "org_id", "created_at", "id"),
 )
 
 agent_blocks = Table(
     "agent_blocks",
     metadata,
-    _owned_by("agents", "agent_id", primary_key=True),
-    _owned_by("blocks", "block_id", primary_key=True),
+    owned_by("agents", "agent_id", primary_key=True),
+    owned_by("blocks", "block_id", primary_key=True),
     Column("position", Integer, nullable=False),
     Index("ix_agent_blocks_block", "block_id"),
 )
@@ -174,9 +143,9 @@ agent_blocks = Table(
 conversations = Table(
     "conversations",
     metadata,
-    _id(),
-    _org(),
-    _owned_by("agents", "agent_id"),
+    id_column(),
+    org_column(),
+    owned_by("agents", "agent_id"),
     Column("is_default", Boolean, nullable=False),
     Column("next_seq", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
@@ -186,22 +155,22 @@ conversations = Table(
     Column("deleted_at", Moment),
     Column("last_message_at", Moment),
     Column("document", Document, nullable=False),
-    *_stamp(),
+    *stamp_columns(),
     Index("ix_conversations_org_created", "org_id", "created_at", "id"),
     Index("ix_conversations_agent_created", "agent_id", "created_at", "id"),
     Index(
         "uq_conversations_default",
         "agent_id",
         unique=True,
-        **_only("is_default"),
+        **only_where("is_default"),
     ),
 )
 
 lineage = Table(
     "lineage",
     metadata,
-    _owned_by("conversations", "conversation_id", primary_key=True),
-    _owned_by("conversations", "ancestor_id", primary_key=True),
+    owned_by("conversations", "conversation_id", primary_key=True),
+    owned_by("conversations", "ancestor_id", primary_key=True),
     Column("up_to_seq", BigInteger),
     Index("ix_lineage_ancestor", "ancestor_id"),
 )
@@ -209,10 +178,10 @@ lineage = Table(
 messages = Table(
     "messages",
     metadata,
-    _id(),
-    _org(),
-    _owned_by("agents", "agent_id"),
-    _owned_by("conversations", "conversation_id"),
+    id_column(),
+    org_column(),
+    owned_by("agents", "agent_id"),
+    owned_by("conversations", "conversation_id"),
     Column("seq", BigInteger, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("run_id", String),
@@ -232,9 +201,9 @@ messages = Table(
 context = Table(
     "context",
     metadata,
-    _owned_by("conversations", "conversation_id", primary_key=True),
+    owned_by("conversations", "conversation_id", primary_key=True),
     Column("position", BigInteger, primary_key=True),
-    _owned_by("messages", "message_id"),
+    owned_by("messages", "message_id"),
     Index("ix_context_message", "message_id"),
 )
 
@@ -243,10 +212,10 @@ context = Table(
 runs = Table(
     "runs",
     metadata,
-    _id(),
-    _org(),
-    _owned_by("agents", "agent_id"),
-    _owned_by("conversations", "conversation_id"),
+    id_column(),
+    org_column(),
+    owned_by("agents", "agent_id"),
+    owned_by("conversations", "conversation_id"),
     Column("in_default_conversation", Boolean, nullable=False),
     Column("status", String, nullable=False),
     Column("stop_reason", String),
@@ -283,22 +252,22 @@ runs = Table(
         "uq_runs_active_conversation",
         "conversation_id",
         unique=True,
-        **_only("status IN ('created', 'running') AND NOT queued"),
+        **only_where("status IN ('created', 'running') AND NOT queued"),
     ),
     Index(
         "ix_runs_active_lease",
         "lease_expires_at",
-        **_only("status IN ('created', 'running')"),
+        **only_where("status IN ('created', 'running')"),
     ),
 )
 
 steps = Table(
     "steps",
     metadata,
-    _id(),
-    _org(),
-    _owned_by("runs", "run_id"),
-    _owned_by("agents", "agent_id"),
+    id_column(),
+    org_column(),
+    owned_by("runs", "run_id"),
+    owned_by("agents", "agent_id"),
     Column("created_at", Moment, nullable=False),
     Column("status", String, nullable=False),
     Column("stop_reason", String),
@@ -329,10 +298,10 @@ ledger = Table(
     metadata,
     Column("step_id", String, primary_key=True),
     Column("call_id", String, primary_key=True),
-    _org(),
-    _owned_by("agents", "agent_id"),
-    _owned_by("conversations", "conversation_id"),
-    _owned_by("runs", "run_id"),
+    org_column(),
+    owned_by("agents", "agent_id"),
+    owned_by("conversations", "conversation_id"),
+    owned_by("runs", "run_id"),
     Column("turn_id", String, nullable=False),
     Column("position", Integer, nullable=False),
     Column("name", String, nullable=False),
@@ -350,7 +319,7 @@ ledger = Table(
         "ix_ledger_unreturned",
         "conversation_id",
         "position",
-        **_only("NOT returned"),
+        **only_where("NOT returned"),
     ),
     Index("ix_ledger_turn", "turn_id", "created_at", "position"),
     Index("ix_ledger_run", "run_id"),
@@ -360,7 +329,7 @@ decisions = Table(
     "decisions",
     metadata,
     Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    _org(),
+    org_column(),
     Column("step_id", String, nullable=False),
     Column("call_id", String, nullable=False),
     Column("kind", String, nullable=False),
@@ -376,7 +345,7 @@ decisions = Table(
 events = Table(
     "events",
     metadata,
-    _owned_by("runs", "run_id", primary_key=True),
+    owned_by("runs", "run_id", primary_key=True),
     Column("first_seq", BigInteger, primary_key=True),
     Column("last_seq", BigInteger, nullable=False),
     Column("created_at", Moment, nullable=False),
@@ -387,9 +356,9 @@ events = Table(
 outbox = Table(
     "outbox",
     metadata,
-    _id(),
-    _org(),
-    _owned_by("runs", "run_id"),
+    id_column(),
+    org_column(),
+    owned_by("runs", "run_id"),
     Column("url", Text, nullable=False),
     Column("payload", Document, nullable=False),
     Column("status", String, nullable=False),

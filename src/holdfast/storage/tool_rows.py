@@ -58,4 +58,5 @@ def _tools(connection: Connection, org_id: str, key: Column[Any], values: Sequen
     if not values:
         return {}
     query = select(tools).where(tools.c.org_id == org_id, key.in_(values))
+    query = query.with_for_update(read=True, key_share=True)  # so that none is deleted before it is attached
     return {row[key.name]: from_row(Tool, row) for row in connection.execute(query).mappings()}

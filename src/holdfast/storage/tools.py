@@ -48,8 +48,8 @@ class SqlTools:
         return await self._database.read(_of_agent, actor, agent_id, page)
 
 
-def get_tool(connection: Connection, actor: Actor, tool_id: str) -> Tool:
-    return from_row(Tool, _row(connection, actor, tool_id))
+def get_tool(connection: Connection, actor: Actor, tool_id: str, *, locked: bool = False) -> Tool:
+    return from_row(Tool, _row(connection, actor, tool_id, locked=locked))
 
 
 def _row(connection: Connection, actor: Actor, tool_id: str, *, locked: bool = False) -> RowMapping:

@@ -1,0 +1,88 @@
+"""The command line of the benchmarks: `python -m bench [name …] [--quick] [--database URL] [--save]`."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import orjson
+import uvloop
+
+from bench import cancel, crowd, growth, install, listing, log, messages, start, tools
+from bench.results import Row, table
+from bench.sampling import Setting, load_said
+
+Measure = Callable[[Setting], Awaitable[list[Row]]]
+
+MEASURES: dict[str, Measure] = {
+    "message": messages.measure,
+    "tool": tools.measure,
+    "crowd": crowd.measure,
+    "growth": growth.measure,
+    "start": start.measure,
+    "cancel": cancel.measure,
+    "log": log.measure,
+    "listing": listing.measure,
+    "install": install.measure,
+}
+ONLY_BY_NAME = {"listing", "install"}
+SAVED = Path(__file__).parent / "results" / "latest.json"
+
+
+async def run(names: list[str], setting: Setting) -> list[Row]:
+    rows: list[Row] = []
+    for name in names:
+        began, before = time.monotonic(), load_said()
+        rows += await MEASURES[name](setting)
+        print(f"{name}: {time.monotonic() - began:.0f} s, {before} before it", file=sys.stderr)
+    return rows
+
+
+def save(rows: list[Row], setting: Setting, path: Path) -> None:
+    facts = {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "database": setting.database.partition(":")[0],
+        "quick": setting.quick,
+        "machine": f"{platform.platform()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "load_after": load_said(),
+        "rows": [row.to_json() for row in rows],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2))
+    print(f"\nWritten to {path}.", file=sys.stderr)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description="The numbers of the design, beside a bare proxy's.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(MEASURES)}")
+    parser.add_argument("--quick", action="store_true", help="fewer samples: minutes become seconds, numbers shakier")
+    parser.add_argument("--database", default="sqlite", help="sqlite, postgres (private ones), or a URL")
+    parser.add_argument("--save", action="store_true", help=f"write the numbers to {SAVED} instead of the temp folder")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(MEASURES):
+        parser.error(f"There is no measure {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}.")
+    return options
+
+
+def main() -> int:
+    """0 if every bar is held."""
+    options = arguments()
+    names = [name for name in MEASURES if name in options.names or (not options.names and name not in ONLY_BY_NAME)]
+    setting = Setting(options.database, options.quick)
+    gc.disable()  # a pause of ours would be taken for one of theirs
+    rows = uvloop.run(run(names, setting))
+    print(table(rows))
+    save(rows, setting, SAVED if options.save else Path(tempfile.gettempdir()) / "holdfast-bench.json")
+    return 0 if all(row.verdict != "NOT HELD" for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

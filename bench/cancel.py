@@ -1,0 +1,115 @@
+"""Measure 8: how soon a cancel is felt, mid-stream and mid-tool.
+
+Mid-stream, the clock runs from the sending of the cancel until the model server sees its connection closed. The
+model server runs in this process, so that both ends of the time are read from one clock. Mid-tool, it runs until
+the tool's own process and the one that it started are both gone, which pidfds tell to the instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from bench.clients import HoldfastClient, message, new_session
+from bench.results import Bar, Row
+from bench.sampling import Setting, percentile, until
+from bench.stage import database, model_environment
+from holdfast.testing.model_server import ModelServer
+from holdfast.testing.script import Call, Hang, Say
+from holdfast.testing.server import ServerProcess
+
+ROUNDS = 100
+QUICK_ROUNDS = 20
+CANCEL_BAR = Bar("value", 100)
+SOURCE = '''
+def keep_watch(path: str) -> str:
+    """Watch for a long time.
+
+    Args:
+        path: Where to write down who watches.
+    """
+    import os, subprocess
+    helper = subprocess.Popen(["sleep", "60"])
+    with open(path + ".new", "w") as file:
+        file.write(f"{os.getpid()} {helper.pid}")
+    os.rename(path + ".new", path)
+    helper.wait()
+    return "nothing came"
+'''
+
+
+async def measure(setting: Setting) -> list[Row]:
+    rounds = setting.count(ROUNDS, QUICK_ROUNDS)
+    with database(setting.database) as (ours, _), tempfile.TemporaryDirectory(prefix="holdfast-watch-") as folder:
+        async with ModelServer(always=[Say("Aye.")]) as model, new_session() as session:
+            with ServerProcess(ours, **model_environment(model.url)) as server:
+                client = HoldfastClient(session, server.url)
+                streams = [await _cancel_stream(client, model, number) for number in range(1, rounds + 1)]
+                agent_id = await client.make_agent([await client.make_tool(SOURCE)])
+                paths = [Path(folder) / str(number) for number in range(rounds)]
+                tools = [await _cancel_tool(client, model, agent_id, path) for path in paths]
+    return [_row("cancel mid-stream, p99", streams), _row("cancel mid-tool, p99", tools)]
+
+
+def _row(measure: str, samples: list[float]) -> Row:
+    middle = f"median {percentile(samples, 0.5) * 1000:.1f} ms, worst {max(samples) * 1000:.1f} ms of {len(samples)}"
+    return Row(measure=measure, value=percentile(samples, 0.99) * 1000, unit="ms", bar=CANCEL_BAR, note=middle)
+
+
+async def _cancel_stream(client: HoldfastClient, model: ModelServer, number: int) -> float:
+    """A reply that began and hangs; the n-th of its kind."""
+    agent_id = await client.make_agent()
+    model.script(Say("Half a sentence"), Hang())
+    async with client.opened(
+        f"/v1/agents/{agent_id}/messages/stream", message("Speak.", stream_tokens=True)
+    ) as response:
+        async for chunk in response.content.iter_any():
+            if b"sentence" in chunk:
+                break
+        began = time.monotonic()
+        cancel = asyncio.create_task(client.call("POST", f"/v1/agents/{agent_id}/messages/cancel", {}))
+        gone = await model.wait_for_disconnect(number)
+        await asyncio.gather(cancel, response.read())
+    assert gone.disconnected_at is not None
+    return gone.disconnected_at - began
+
+
+async def _cancel_tool(client: HoldfastClient, model: ModelServer, agent_id: str, path: Path) -> float:
+    model.script(Call("keep_watch", {"path": str(path)}))
+    turn = asyncio.create_task(client.send(agent_id, "Watch."))
+    await until(path.exists)
+    gone = [_gone(pid) for pid in _watchers(path)]
+    began = time.monotonic()
+    cancel = asyncio.create_task(client.call("POST", f"/v1/agents/{agent_id}/messages/cancel", {}))
+    ended = max(await asyncio.gather(*gone)) - began
+    await cancel
+    with suppress(RuntimeError):
+        await turn
+    return ended
+
+
+def _watchers(path: Path) -> list[int]:
+    """The processes that the tool wrote down: itself and its helper."""
+    return [int(pid) for pid in path.read_text().split()]
+
+
+async def _gone(pid: int) -> float:
+    """When a process that is not our child ended."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[float] = loop.create_future()
+    watch = os.pidfd_open(pid)
+
+    def note() -> None:
+        loop.remove_reader(watch)
+        ended.set_result(time.monotonic())
+
+    loop.add_reader(watch, note)
+    try:
+        async with asyncio.timeout(10):
+            return await ended
+    finally:
+        os.close(watch)

@@ -1,0 +1,67 @@
+"""Measures 1 and 2: a message with a one-step answer, and the time to its first token, over the bare proxy's."""
+
+from __future__ import annotations
+
+import statistics
+
+from bench.results import Bar, Row
+from bench.sampling import Setting, cpu_seconds, interleaved, median_ms, percentile
+from bench.stage import Stage, opened
+
+ROUNDS = 200
+QUICK_ROUNDS = 40
+MESSAGE_BAR = Bar("ratio", 4)
+FIRST_TOKEN_BAR = Bar("added", 10)
+
+
+async def measure(setting: Setting) -> list[Row]:
+    async with opened(setting) as stage:
+        body = await stage.usual_body()
+        rounds = setting.count(ROUNDS, QUICK_ROUNDS)
+        taken = await interleaved(
+            rounds,
+            {
+                "holdfast": stage.on_young_agents(stage.holdfast.send),
+                "proxy": lambda: stage.proxy.send(body),
+                "model": lambda: stage.model.send(body),
+                "holdfast first": stage.on_young_agents(stage.holdfast.stream),
+                "proxy first": lambda: stage.proxy.stream(body),
+            },
+        )
+        return [*_rows(taken), await _cpu_row(stage, rounds)]
+
+
+def _rows(taken: dict[str, list[float]]) -> list[Row]:
+    model = f"the model server alone takes {median_ms(taken['model']):.2f} ms of both"
+    worst = f"p99 {percentile(taken['holdfast'], 0.99) * 1000:.1f} ms"
+    added = [ours - floor for ours, floor in zip(taken["holdfast first"], taken["proxy first"], strict=True)]
+    spread = f"median of the differences of each round: {statistics.median(added) * 1000:.2f} ms"
+    return [
+        Row(
+            measure="one-step message",
+            value=median_ms(taken["holdfast"]),
+            unit="ms",
+            floor=median_ms(taken["proxy"]),
+            bar=MESSAGE_BAR,
+            note=f"{model}; {worst}",
+        ),
+        Row(
+            measure="time to first token",
+            value=median_ms(taken["holdfast first"]),
+            unit="ms",
+            floor=median_ms(taken["proxy first"]),
+            bar=FIRST_TOKEN_BAR,
+            note=spread,
+        ),
+    ]
+
+
+async def _cpu_row(stage: Stage, rounds: int) -> Row:
+    """Where the time is spent with CPU and where with waiting is the first question of whoever tunes this."""
+    spent = []
+    for _ in range(rounds):
+        agent_id = await stage.young_agent()
+        before = cpu_seconds(stage.server.pid)
+        await stage.holdfast.send(agent_id)
+        spent.append(cpu_seconds(stage.server.pid) - before)
+    return Row(measure="CPU of a one-step message", value=median_ms(spent), unit="ms")

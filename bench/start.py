@@ -1,0 +1,53 @@
+"""Measure 6: a cold start, from the process's birth to its first answered request; the proxy's beside it.
+
+The first start makes the database; a later one finds it. Both are held to the bar.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from bench.clients import HoldfastClient, ProxyClient, new_session
+from bench.results import Bar, Row
+from bench.sampling import Setting
+from bench.stage import answers, database, model_environment, process
+from holdfast.testing.server import ServerProcess
+
+ROUNDS = 7
+QUICK_ROUNDS = 3
+START_BAR = Bar("value", 2)
+NOWHERE = "http://127.0.0.1:9"
+
+
+async def measure(setting: Setting) -> list[Row]:
+    first, later, floor = [], [], []
+    for _ in range(setting.count(ROUNDS, QUICK_ROUNDS)):
+        with database(setting.database) as (ours, theirs):
+            server = ServerProcess(ours, **model_environment(NOWHERE))
+            for samples in (first, later):
+                samples.append(await _start(server))
+                server.stop()
+            floor.append(await _start_proxy(theirs))
+    alike = statistics.median(floor)
+    return [
+        Row(measure="cold start, new database", value=statistics.median(first), unit="s", floor=alike, bar=START_BAR),
+        Row(measure="cold start, old database", value=statistics.median(later), unit="s", floor=alike, bar=START_BAR),
+    ]
+
+
+async def _start(server: ServerProcess) -> float:
+    """Until a listing of agents is answered, which needs the database and not only the port."""
+    async with new_session() as session:
+        began = time.perf_counter()
+        server.start()
+        await HoldfastClient(session, server.url).call("GET", "/v1/agents/")
+        return time.perf_counter() - began
+
+
+async def _start_proxy(url: str) -> float:
+    async with new_session() as session:
+        began = time.perf_counter()
+        with process("bench.proxy", "--model", NOWHERE, "--database", url) as proxy_url:
+            await answers(ProxyClient(session, proxy_url))
+            return time.perf_counter() - began

@@ -1,0 +1,152 @@
+"""A whole engine in one process, on a real database, with a scripted model and a toolbox of plain functions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.core.messages import Draft, Text, UserBody
+from holdfast.core.records import Run
+from holdfast.core.request import RunRequest
+from holdfast.engine import stream
+from holdfast.engine.engine import Engine
+from holdfast.engine.feed import Feed
+from holdfast.engine.upkeep import Upkeep
+from holdfast.engine.wiring import Wiring
+from holdfast.ports.clock import Clock, SystemClock
+from holdfast.ports.history import MessageScope
+from holdfast.ports.paging import Page
+from holdfast.ports.toolbox import ToolJob, ToolOutcome
+from holdfast.providers.directory import Directory
+from holdfast.records.agents import Agents
+from holdfast.records.tools import Tools
+from holdfast.storage.agents import SqlAgents
+from holdfast.storage.conversations import SqlConversations
+from holdfast.storage.database import Database
+from holdfast.storage.history import SqlHistory
+from holdfast.storage.migrate import migrate
+from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.run_store import SqlRunStore
+from holdfast.storage.tools import SqlTools
+from holdfast.testing.scripted_model import ScriptedModel
+from holdfast.tools.schema import SourceSchemas
+
+TOOL = '''
+def {name}(text: str = "") -> str:
+    """A tool of the tests.
+
+    Args:
+        text: Anything.
+    """
+    return text
+'''
+
+
+class Functions:
+    """A toolbox whose tools are functions of the test; it remembers every call."""
+
+    def __init__(self) -> None:
+        self.does: dict[str, Callable[[ToolJob], Awaitable[str]]] = {}
+        self.calls: list[ToolJob] = []
+
+    async def run(self, job: ToolJob) -> ToolOutcome:
+        self.calls.append(job)
+        if job.name in self.does:
+            return ToolOutcome("success", await self.does[job.name](job))
+        return ToolOutcome("success", f"{job.name} done")
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass
+class House:
+    database: Database
+    engine: Engine
+    model: ScriptedModel
+    toolbox: Functions
+    wiring: Wiring
+    agents: Agents
+    tools: Tools
+    conversations: SqlConversations
+    history: SqlHistory
+    upkeep: Upkeep
+    names: list[str] = field(default_factory=list)
+
+    async def agent(self, *names: str, gated: tuple[str, ...] = (), **given: Any) -> str:
+        """An agent with these tools; the id of its default conversation."""
+        ids = []
+        for name in names:
+            put = {"source_code": TOOL.format(name=name), "default_requires_approval": name in gated}
+            ids.append((await self.tools.put(DEFAULT_ACTOR, put)).id)
+        agent_id = await self.agents.create(
+            DEFAULT_ACTOR,
+            {
+                "model": "scripted/script",
+                "tool_ids": ids,
+                "include_base_tools": False,
+                "parallel_tool_calls": True,
+                **given,
+            },
+        )
+        return (await self.conversations.default_of(DEFAULT_ACTOR, agent_id)).id
+
+    async def start(self, conversation_id: str, text: str = "hello", **options: Any) -> Run:
+        drafts = (Draft(UserBody((Text(text),))),) if text else ()
+        options.setdefault("messages", drafts)
+        return await self.engine.start(DEFAULT_ACTOR, conversation_id, RunRequest(**options))
+
+    async def records(self, run_id: str, after: int = 0) -> list[dict[str, Any]]:
+        return [stream.parse(t) async for batch in self.engine.follow(run_id, after) for t in batch.records]
+
+    async def finished(self, conversation_id: str, text: str = "hello", **options: Any) -> Run:
+        """Start a run and wait for its end."""
+        run = await self.start(conversation_id, text, **options)
+        await self.records(run.id)
+        return await self.history.run(DEFAULT_ACTOR, run.id)
+
+    async def kinds(self, conversation_id: str) -> list[str]:
+        """The conversation's messages, by kind."""
+        found = await self.history.messages(
+            DEFAULT_ACTOR, MessageScope(conversation_id=conversation_id), Page(limit=1000, order="asc")
+        )
+        return [type(message.body).__name__.removesuffix("Body") for message in found]
+
+
+@asynccontextmanager
+async def opened(
+    url: str, *, clock: Clock | None = None, owner: str = "test", alone: bool = True, sweep: bool = True
+) -> AsyncIterator[House]:
+    """The house; without `sweep` it leaves alone what others left behind."""
+    clock = clock or SystemClock()
+    database = Database(url)
+    migrate(database.engine)
+    await database.write(ensure_default, clock.now())
+    model, toolbox = ScriptedModel(), Functions()
+    models = Directory([("scripted", model)])
+    store = SqlRunStore(database, clock)
+    wiring = Wiring(
+        store=store, models=models, toolbox=toolbox, clock=clock, owner=owner, feed=Feed(store), lease_seconds=10
+    )
+    engine = Engine(wiring)
+    house = House(
+        database,
+        engine,
+        model,
+        toolbox,
+        wiring,
+        Agents(SqlAgents(database), models, clock),
+        Tools(SqlTools(database), SourceSchemas(), clock),
+        SqlConversations(database, clock),
+        SqlHistory(database),
+        Upkeep(wiring),
+    )
+    if sweep:
+        await engine.open(alone=alone)
+    try:
+        yield house
+    finally:
+        await engine.close(grace_seconds=0)
+        database.close()

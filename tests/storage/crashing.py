@@ -1,0 +1,57 @@
+"""Run as a process of its own: for n = 1, 2, 3 … do a turn in a child that dies, as by `kill -9`, before statement n.
+
+    python crashing.py DATABASE_URL CONVERSATION...
+
+Each child works in the next of the conversations. Prints the number of children that died; the one after them came
+to the end of its turn. Forked from a process that has imported everything and started no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+from sqlalchemy import event
+
+from engine.house import opened
+from holdfast.testing.script import Call, Say
+
+DIED = 137
+
+
+async def turn(url: str, conversation: str, deadly: int) -> None:
+    async with opened(url, sweep=False) as house:
+        house.model.script(Say("I look"), Call("look", {"text": "x"}, id="c1"))
+        house.model.script(Say("I saw"))
+        seen = 0
+
+        @event.listens_for(house.database.engine, "before_cursor_execute")
+        def die(*_: Any) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == deadly:
+                os._exit(DIED)
+
+        run = await house.start(conversation, "look, please", stream_tokens=True)
+        await house.records(run.id)
+
+
+def main(url: str, conversations: list[str]) -> int:
+    for index, conversation in enumerate(conversations):
+        child = os.fork()
+        if child == 0:
+            asyncio.run(turn(url, conversation, index + 1))
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == 0:
+            print(index)
+            return 0
+        if code != DIED:
+            return 1
+    return 2
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1], sys.argv[2:]))
