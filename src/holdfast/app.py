@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from holdfast.api.app import guarded, install_rooms, make_app
 from holdfast.api.rooms import Rooms
 from holdfast.engine.engine import Engine
+from holdfast.engine.expiry import Expiries
 from holdfast.engine.feed import Feed
 from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.wiring import Wiring
@@ -32,11 +33,13 @@ from holdfast.providers import catalog
 from holdfast.providers.directory import Directory
 from holdfast.records import demo
 from holdfast.records.agents import Agents
+from holdfast.records.approvals import Approvals
 from holdfast.records.blocks import Blocks
 from holdfast.records.conversations import Conversations
 from holdfast.records.tools import Tools
 from holdfast.settings import Settings
 from holdfast.storage.agents import SqlAgents
+from holdfast.storage.approvals import SqlApprovals
 from holdfast.storage.blocks import SqlBlocks
 from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
@@ -94,6 +97,9 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         rooms = _rooms(database, clock, models, wiring, engine)
         await engine.open(alone=database.is_sqlite)
         stack.push_async_callback(engine.close)
+        expiries = Expiries(rooms.approvals.store, store, clock, engine.start, engine.cancel)
+        expiries.open()
+        stack.push_async_callback(expiries.close)
         if first_start and settings.demo:
             await demo.make(rooms.agents, rooms.tools, DEFAULT_ACTOR)
         yield Holdfast(database, rooms, engine)
@@ -109,6 +115,8 @@ def _rooms(database: Database, clock: Clock, models: ModelDirectory, wiring: Wir
         history=SqlHistory(database),
         engine=engine,
         upkeep=Upkeep(wiring),
+        approvals=Approvals(SqlApprovals(database, clock), engine.start),
+        clock=clock,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 from server_fixture import Served
 
 OLD, RECENT = "0.15.2", "0.25.9"
+NEW = ("--new-agent", "-m")
 ANSWER_SECONDS = 60.0
 
 pytestmark = pytest.mark.timeout(600)  # the first test on a machine installs the client
@@ -29,46 +31,61 @@ pytestmark = pytest.mark.timeout(600)  # the first test on a machine installs th
 class Terminal:
     """A folder to work in, a home that knows nothing yet, and the program."""
 
-    def __init__(self, program: Path, served: Served, folder: Path) -> None:
-        self.folder = folder / "work"
+    def __init__(self, program: Path, served: Served, home: Path) -> None:
+        self.folder = home / "work"
         self.folder.mkdir()
         self._program, self._served = program, served
         self._environment = {
             "PATH": os.environ["PATH"],
-            "HOME": str(folder),
+            "HOME": str(home),
             "LETTA_BASE_URL": served.url,
             "DISABLE_AUTOUPDATER": "1",
             "LETTA_CODE_TELEM": "0",
         }
 
-    def ask(self, prompt: str, *options: str) -> dict[str, Any]:
-        done = subprocess.run(
-            [self._program, "-p", prompt, "--output-format", "json", "--yolo", *options],
+    def start(self, prompt: str, *options: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self._program, "-p", prompt, *options],
             cwd=self.folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=ANSWER_SECONDS,
         )
+
+    def ask(self, prompt: str, *options: str) -> dict[str, Any]:
+        """The program's result, as soon as the agent has answered."""
+        with self.start(prompt, "--output-format", "json", *options) as process:
+            try:
+                said, complained = process.communicate(timeout=ANSWER_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                said, complained = process.communicate()
         log = self._served.server.log_path.read_text()
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\nThe server's log:\n{log}"
-        answer: dict[str, Any] = json.loads(done.stdout)
-        assert answer["subtype"] == "success", done.stdout
+        assert process.returncode == 0, f"{said}\n{complained}\nThe server's log:\n{log}"
+        answer: dict[str, Any] = json.loads(said)
+        assert answer["subtype"] == "success", said
         return answer
 
 
+@pytest.fixture
+def in_terminal(letta_code: Callable[[str], Path], served: Served, tmp_path: Path) -> Callable[[str], Terminal]:
+    return lambda version: Terminal(letta_code(version), served, tmp_path)
+
+
 @pytest.fixture(params=[OLD, RECENT])
-def terminal(
-    request: pytest.FixtureRequest, letta_code: Callable[[str], Path], served: Served, tmp_path: Path
-) -> Terminal:
-    return Terminal(letta_code(request.param), served, tmp_path)
+def terminal(request: pytest.FixtureRequest, in_terminal: Callable[[str], Terminal]) -> Terminal:
+    return in_terminal(request.param)
 
 
-@pytest.mark.parametrize("model", ["demo/rehearsal", "anthropic/claude-sonnet-4-5"])
-def test_a_new_agent_has_its_tools_run_in_the_terminal(terminal: Terminal, model: str) -> None:
-    command = {"command": "echo made-by-$((6 * 7)) | tee made.txt", "description": "Make a file"}
-    answer = terminal.ask(f"/call Bash {json.dumps(command)}", "--new-agent", "-m", model)
+def bash(command: str) -> str:
+    """The direction to call the client's shell."""
+    return f"/call Bash {json.dumps({'command': command, 'description': 'A test'})}"
+
+
+def test_a_new_agent_has_its_tool_run_in_the_terminal(terminal: Terminal) -> None:
+    answer = terminal.ask(bash("echo made-by-$((6 * 7)) | tee made.txt"), *NEW, "demo/rehearsal", "--yolo")
     assert answer["result"].startswith("Bash returned: made-by-42")
     assert (terminal.folder / "made.txt").read_text() == "made-by-42\n"
 
@@ -76,24 +93,48 @@ def test_a_new_agent_has_its_tools_run_in_the_terminal(terminal: Terminal, model
 def test_two_tools_of_one_step_and_a_second_step_are_run(terminal: Terminal) -> None:
     for name in ("one", "two"):
         (terminal.folder / name).write_text(f"this is {name}")
-    directions = [
-        f"/call Read {json.dumps({'file_path': str(terminal.folder / 'one')})}",
-        f"/call Read {json.dumps({'file_path': str(terminal.folder / 'two')})}",
-        f"/then /call Bash {json.dumps({'command': 'cat one two', 'description': 'Show both'})}",
-    ]
-    answer = terminal.ask("\n".join(directions), "--new-agent", "-m", "demo/rehearsal")
+    reads = [f"/call Read {json.dumps({'file_path': str(terminal.folder / name)})}" for name in ("one", "two")]
+    directions = "\n".join([*reads, f"/then {bash('cat one two')}"])
+    answer = terminal.ask(directions, *NEW, "anthropic/claude-sonnet-4-5", "--yolo")
     first, second, last = answer["result"].split(" returned: ")[1:4]
     assert "this is one" in first
     assert "this is two" in second
     assert last.startswith("this is onethis is two")
 
 
-def test_an_agent_is_taken_up_again(terminal: Terminal, served: Served) -> None:
-    begun = terminal.ask("/say The word is plum.", "--new-agent", "-m", "demo/rehearsal")
-    command = {"command": "echo still-here", "description": "Answer"}
-    again = terminal.ask(f"/call Bash {json.dumps(command)}", "--agent", begun["agent_id"])
-    assert again["agent_id"] == begun["agent_id"]
+def test_a_conversation_is_taken_up_again(terminal: Terminal, served: Served) -> None:
+    begun = terminal.ask("/say The word is plum.", *NEW, "demo/rehearsal", "--yolo")
+    is_default = begun["conversation_id"] == "default"
+    where = ("--agent", begun["agent_id"]) if is_default else ("--conversation", begun["conversation_id"])
+    again = terminal.ask(bash("echo still-here"), *where, "--yolo")
+    assert again["conversation_id"] == begun["conversation_id"]
     assert again["result"].startswith("Bash returned: still-here")
-    listed = served.client().agents.messages.list(begun["agent_id"], limit=100).items
-    answers = [message.content for message in listed if message.message_type == "assistant_message"]
+    answers = answers_in(served, begun)
     assert answers == ["The word is plum.", again["result"]]
+
+
+def test_a_session_interrupted_in_its_tool_can_go_on(in_terminal: Callable[[str], Terminal], served: Served) -> None:
+    terminal = in_terminal(RECENT)
+    begun = terminal.ask("/say Begun.", *NEW, "demo/rehearsal", "--yolo")
+    where = ("--conversation", begun["conversation_id"], "--yolo")
+    with terminal.start(bash("sleep 600"), *where, "--output-format", "stream-json") as session:
+        assert session.stdout is not None
+        assert any('"auto_approval"' in line for line in session.stdout), "the tool was never run"
+        session.send_signal(signal.SIGINT)
+    assert terminal.ask("/say Back again.", *where)["result"] == "Back again."
+    assert answers_in(served, begun) == ["Begun.", "Back again."]
+
+
+def test_a_tool_that_nobody_may_approve_is_denied(in_terminal: Callable[[str], Terminal]) -> None:
+    terminal = in_terminal(OLD)
+    answer = terminal.ask(bash("touch made.txt"), *NEW, "demo/rehearsal")
+    assert answer["result"].startswith("Bash was not successful: Error: request to call tool denied.")
+    assert not (terminal.folder / "made.txt").exists()
+
+
+def answers_in(served: Served, session: dict[str, Any]) -> list[str]:
+    """What the agent said in a session, oldest first."""
+    listed = served.client().agents.messages.list(
+        session["agent_id"], conversation_id=session["conversation_id"], order="asc", limit=100
+    )
+    return [message.content for message in listed.items if message.message_type == "assistant_message"]

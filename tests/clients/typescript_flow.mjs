@@ -161,7 +161,7 @@ const stories = {
     const fork = await client.conversations.fork(one.id);
     assert.equal((await client.conversations.retrieve(fork.id)).in_context_message_ids.length, 3);
     await client.conversations.update(two.id, { summary: "second" });
-    const listed = await client.conversations.list({ agent_id: agent });
+    const listed = await client.conversations.list({ agent_id: agent, order_by: "last_run_completion" });
     assert.deepEqual(new Set(listed.map((each) => each.summary)), new Set(["one", "second", null]));
     await client.conversations.delete(two.id);
     await assert.rejects(client.conversations.retrieve(two.id), NotFoundError);

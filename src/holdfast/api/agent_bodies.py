@@ -72,6 +72,8 @@ class ChangedAgent(Wire):
     compaction_settings: dict[str, Any] | None = None
     tool_ids: list[str] | None = None
     tool_rules: list[dict[str, Any]] | None = None
+    approval_policies: list[dict[str, Any]] | None = None
+    approval_expiry: dict[str, Any] | None = None
     block_ids: list[str] | None = None
     message_ids: list[str] | None = None
     secrets: dict[str, str] | None = None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
 from holdfast.api import message_lists, sending, watching
 from holdfast.api.inputs import SendIn
+from holdfast.api.listing import BY_TIME, sorted_by
+from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AsActor, Body, InRooms, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import ResumeIn, run_to_resume
@@ -26,11 +29,17 @@ OwnId = Annotated[str, Path(pattern=f"^conv-{_UUID4}$")]
 AGENT_PATTERN = f"^agent-{_UUID4}$"
 
 
+def _conversations_page(asked: Annotated[Page, page(50)]) -> Page:
+    """A run ends with the conversation's last message, so the order of last runs is that of last messages."""
+    asked = sorted_by(asked, (*BY_TIME, "last_message_at", "last_run_completion"))
+    return replace(asked, order_by="last_message_at") if asked.order_by == "last_run_completion" else asked
+
+
 @router.get("")
 async def list_conversations(
     rooms: InRooms,
     actor: AsActor,
-    asked: Annotated[Page, page(50)],
+    asked: Annotated[Page, Depends(_conversations_page)],
     agent_id: str | None = None,
     archive_status: Literal["unarchived", "archived", "all"] = "unarchived",
     summary_search: str | None = None,
@@ -84,11 +93,19 @@ async def fork(
 
 
 @router.post("/{conversation_id}/messages")
-async def send(rooms: InRooms, actor: AsActor, conversation_id: Reference, body: SendIn) -> Response:
+async def send(
+    rooms: InRooms, actor: AsActor, conversation_id: Reference, body: SendIn, idempotency_key: IdempotencyKey = None
+) -> Response:
     conversation = await rooms.conversations.find(actor, conversation_id, body.agent_id)
     streaming = body.streaming is not False
     return await sending.send(
-        rooms, actor, conversation, body, streaming=streaming, run_type="send_conversation_message"
+        rooms,
+        actor,
+        conversation,
+        body,
+        streaming=streaming,
+        run_type="send_conversation_message",
+        idempotency_key=idempotency_key,
     )
 
 
@@ -131,7 +148,7 @@ async def cancel(rooms: InRooms, actor: AsActor, conversation_id: Reference, age
         actor, RunFilter(conversation_id=conversation.id, statuses=("created", "running")), Page(limit=100)
     )
     if not active:
-        active = await message_lists.waiting_runs(rooms, actor, conversation)
+        active = await rooms.history.waiting_runs(actor, conversation_id=conversation.id)
     if not active:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for conversation {conversation_id}")
     results = {run.id: await rooms.engine.cancel(run, actor.user_id) for run in active}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from holdfast.core.errors import Invalid
@@ -106,9 +107,14 @@ class ApprovalElement(Lenient):
     tool_call_id: str
     approve: bool
     reason: str | None = None
+    arguments: dict[str, Any] | str | None = None  # Holdfast's own: approve with these instead
 
     def answer(self) -> Answer:
-        return Approval(self.tool_call_id, self.approve, self.reason)
+        return Approval(self.tool_call_id, self.approve, self.reason, arguments_text(self.arguments))
+
+
+def arguments_text(given: dict[str, Any] | str | None) -> str | None:
+    return orjson.dumps(given).decode() if isinstance(given, dict) else given
 
 
 class ToolReturnElement(Lenient):
@@ -144,6 +150,7 @@ class ApprovalIn(Lenient):
     approval_request_id: str | None = None
     reason: str | None = None
     otid: str | None = None
+    partial: bool = False  # Holdfast's own: some of the waiting calls may stay open
 
     def answers(self) -> tuple[Answer, ...]:
         if self.approvals:
@@ -207,6 +214,7 @@ class SendIn(Lenient):
     background: bool = False
     callback_url: str | None = None
     agent_id: str | None = None
+    when_busy: Literal["reject", "queue", "deny_and_continue", "interrupt"] = "reject"  # Holdfast's own
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
 
@@ -231,8 +239,10 @@ def run_request(body: SendIn, run_type: str) -> RunRequest:
     """The request as the engine takes it."""
     items: list[Any] = list(body.messages or [MessageIn(role="user", content=body.input or "")])
     answers: tuple[Answer, ...] | None = None
+    partial = False
     if not isinstance(items[0], MessageIn):
         answers = items[0].answers()
+        partial = getattr(items[0], "partial", False)
         items = items[1:]
     types = body.include_return_message_types
     return RunRequest(
@@ -248,5 +258,7 @@ def run_request(body: SendIn, run_type: str) -> RunRequest:
         include_types=None if types is None else tuple(types),
         include_compaction=body.include_compaction_messages,
         callback_url=body.callback_url,
+        partial=partial,
+        when_busy=body.when_busy,
         config=body.config(),
     )

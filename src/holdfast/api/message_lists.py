@@ -8,8 +8,8 @@ from typing import Any
 from holdfast.api.rooms import Rooms
 from holdfast.core.messages import Message
 from holdfast.core.outward import outward
-from holdfast.core.records import Actor, Conversation, Run
-from holdfast.ports.history import MessageScope, RunFilter
+from holdfast.core.records import Actor, Conversation
+from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
 
 
@@ -29,13 +29,8 @@ async def of_conversation(
     oldest_first: bool,
 ) -> list[dict[str, Any]]:
     """One conversation's messages. The agent's routes select the newest but answer oldest first, as clients expect."""
-    found = await rooms.history.messages(actor, MessageScope(conversation_id=conversation.id), page)
+    scope = MessageScope(conversation_id=conversation.id, strict_cursors=oldest_first)
+    found = await rooms.history.messages(actor, scope, page)
     if oldest_first and not page.ascending:
         found = list(reversed(found))
     return wire(found, types)
-
-
-async def waiting_runs(rooms: Rooms, actor: Actor, conversation: Conversation) -> list[Run]:
-    """The newest run, if it rests waiting for a human."""
-    newest = await rooms.history.runs(actor, RunFilter(conversation_id=conversation.id), Page(limit=1))
-    return [run for run in newest if run.status == "completed" and run.stop_reason == "requires_approval"]

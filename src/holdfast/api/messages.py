@@ -11,12 +11,12 @@ from holdfast.api import message_lists, sending
 from holdfast.api.agent_answers import answer_one
 from holdfast.api.conversations import compacted
 from holdfast.api.inputs import SendIn
+from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AgentId, AsActor, Body, InRooms, MessageId, page
 from holdfast.api.responses import Json
 from holdfast.api.shapes_context import context_wire
 from holdfast.api.shapes_runs import run_wire
 from holdfast.core.errors import NotFound, NothingToCancel
-from holdfast.core.lifecycle import can_cancel
 from holdfast.core.outward import outward
 from holdfast.core.records import Run
 from holdfast.ports.history import MessageScope, RunFilter
@@ -26,23 +26,39 @@ router = APIRouter(prefix="/v1")
 
 
 @router.post("/agents/{agent_id}/messages")
-async def send(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn) -> Response:
+async def send(
+    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn, idempotency_key: IdempotencyKey = None
+) -> Response:
     conversation = await rooms.conversations.store.default_of(actor, agent_id)
     streaming = bool(body.streaming)
     run_type = "send_message_streaming" if streaming else "send_message"
-    return await sending.send(rooms, actor, conversation, body, streaming=streaming, run_type=run_type)
+    return await sending.send(
+        rooms, actor, conversation, body, streaming=streaming, run_type=run_type, idempotency_key=idempotency_key
+    )
 
 
 @router.post("/agents/{agent_id}/messages/stream")
-async def send_stream(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn) -> Response:
+async def send_stream(
+    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn, idempotency_key: IdempotencyKey = None
+) -> Response:
     conversation = await rooms.conversations.store.default_of(actor, agent_id)
-    return await sending.send(rooms, actor, conversation, body, streaming=True, run_type="send_message_streaming")
+    return await sending.send(
+        rooms,
+        actor,
+        conversation,
+        body,
+        streaming=True,
+        run_type="send_message_streaming",
+        idempotency_key=idempotency_key,
+    )
 
 
 @router.post("/agents/{agent_id}/messages/async")
-async def send_async(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn) -> Json:
+async def send_async(
+    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn, idempotency_key: IdempotencyKey = None
+) -> Json:
     conversation = await rooms.conversations.store.default_of(actor, agent_id)
-    return Json(run_wire(await sending.send_async(rooms, actor, conversation, body)))
+    return Json(run_wire(await sending.send_async(rooms, actor, conversation, body, idempotency_key)))
 
 
 @router.get("/agents/{agent_id}/messages")
@@ -99,9 +115,9 @@ async def _runs_to_cancel(rooms: InRooms, actor: AsActor, agent_id: str) -> list
     mine = RunFilter(agent_ids=(agent_id,), statuses=("created", "running"))
     if active := await rooms.history.runs(actor, mine, Page(limit=100)):
         return list(active)
-    recent = await rooms.history.runs(actor, RunFilter(agent_ids=(agent_id,)), Page(limit=20))
-    waiting = [run for run in recent if can_cancel(run.status, run.stop_reason)]
-    return waiting or list(recent[:1])
+    if waiting := await rooms.history.waiting_runs(actor, agent_id=agent_id):
+        return list(waiting)
+    return list(await rooms.history.runs(actor, RunFilter(agent_ids=(agent_id,)), Page(limit=1)))
 
 
 @router.patch("/agents/{agent_id}/reset-messages")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from holdfast.api.naming import key_of_otid
 from holdfast.api.rooms import Rooms
 from holdfast.core.errors import InvalidArgument, NotFound
 from holdfast.core.records import Actor, Conversation, Run
@@ -27,18 +28,12 @@ async def run_to_resume(rooms: Rooms, actor: Actor, conversation: Conversation, 
         if run.conversation_id != conversation.id:
             raise NotFound(f"Run {body.run_id} does not belong to this conversation.")
         return run
-    recent = await rooms.history.runs(actor, RunFilter(conversation_id=conversation.id), Page(limit=100))
     if body.otid is not None:
-        run = next((run for run in recent if body.otid in sent_otids(run)), None)  # type: ignore[assignment]
-        if run is None:
+        known = await rooms.engine.known_request(conversation.id, (key_of_otid(body.otid),))
+        if known is None:
             raise NotFound(f"No run found for otid={body.otid}. The run may have expired or never existed.")
+        return await rooms.history.run(actor, known.run_id)
+    active = RunFilter(conversation_id=conversation.id, statuses=("created", "running"))
+    for run in await rooms.history.runs(actor, active, Page(limit=1)):
         return run
-    active = next((run for run in recent if run.status in ("created", "running")), None)
-    if active is None:
-        raise InvalidArgument("No active runs found for this conversation.")
-    return active
-
-
-def sent_otids(run: Run) -> set[str]:
-    """The otids of the messages that a run was asked with."""
-    return {message["otid"] for message in run.request.get("messages", ()) if message.get("otid")}
+    raise InvalidArgument("No active runs found for this conversation.")

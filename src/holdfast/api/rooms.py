@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from holdfast.engine.engine import Engine
 from holdfast.engine.upkeep import Upkeep
+from holdfast.ports.clock import Clock
 from holdfast.ports.history import History
 from holdfast.ports.model import ModelDirectory
 from holdfast.records.agents import Agents
+from holdfast.records.approvals import Approvals
 from holdfast.records.blocks import Blocks
 from holdfast.records.conversations import Conversations
 from holdfast.records.tools import Tools
@@ -24,3 +27,8 @@ class Rooms:
     history: History
     engine: Engine
     upkeep: Upkeep
+    approvals: Approvals
+    clock: Clock
+
+    def now(self) -> datetime:
+        return self.clock.now()

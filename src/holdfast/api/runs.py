@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from holdfast.api import message_lists, watching
 from holdfast.api.parameters import AsActor, Body, InRooms, StepId, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import ResumeIn
-from holdfast.api.shapes_runs import run_wire, step_wire, usage_wire
-from holdfast.core.errors import Invalid, InvalidArgument
-from holdfast.core.lifecycle import RunStatus
+from holdfast.api.run_filters import AskedRuns, RunsPage
+from holdfast.api.shapes_runs import run_metrics_wire, run_wire, step_metrics_wire, step_wire, usage_wire
+from holdfast.core.errors import InvalidArgument
 from holdfast.core.records import Run
 from holdfast.ports.history import MessageScope, RunFilter, StepFilter
 from holdfast.ports.paging import Page
@@ -23,41 +23,17 @@ router = APIRouter(prefix="/v1")
 
 
 @router.get("/runs")
-async def list_runs(
-    rooms: InRooms,
-    actor: AsActor,
-    asked: Annotated[Page, page(100)],
-    agent_id: str | None = None,
-    agent_ids: Annotated[list[str] | None, Query()] = None,
-    statuses: Annotated[list[str] | None, Query()] = None,
-    stop_reason: str | None = None,
-    background: bool | None = None,
-    conversation_id: str | None = None,
-    active: bool = False,
-    ascending: bool | None = None,
-) -> Json:
-    wanted = RunFilter(
-        agent_ids=[*(agent_ids or ()), *([agent_id] if agent_id else ())],
-        statuses=_statuses(statuses, active),
-        stop_reason=stop_reason,
-        background=background,
-        conversation_id=conversation_id,
-    )
-    if ascending is not None:
-        asked = Page(asked.limit, "asc" if ascending else "desc", asked.after, asked.before, asked.order_by)
+@router.get("/_internal_runs")
+async def list_runs(rooms: InRooms, actor: AsActor, wanted: AskedRuns, asked: RunsPage) -> Json:
     return Json([run_wire(run) for run in await rooms.history.runs(actor, wanted, asked)])
 
 
-def _statuses(asked: list[str] | None, active: bool) -> list[str]:
-    for status in asked or ():
-        if status not in get_args(RunStatus):
-            raise Invalid(f"'{status}' is not a valid RunStatus")
-    return ["created", "running"] if active else list(asked or ())
-
-
 @router.get("/runs/active")
-async def list_active(rooms: InRooms, actor: AsActor, agent_id: str | None = None) -> Json:
-    wanted = RunFilter(agent_ids=[agent_id] if agent_id else [], statuses=["created", "running"])
+async def list_active(
+    rooms: InRooms, actor: AsActor, agent_id: str | None = None, background: bool | None = None
+) -> Json:
+    mine = [agent_id] if agent_id else []
+    wanted = RunFilter(agent_ids=mine, statuses=["created", "running"], background=background)
     return Json([run_wire(run) for run in await rooms.history.runs(actor, wanted, Page(limit=1000))])
 
 
@@ -103,18 +79,8 @@ async def usage(rooms: InRooms, actor: AsActor, run_id: str) -> Json:
 @router.get("/runs/{run_id}/metrics")
 async def metrics(rooms: InRooms, actor: AsActor, run_id: str) -> Json:
     run = await _run(rooms, actor, run_id)
-    return Json(
-        {
-            "id": run.id,
-            "agent_id": run.agent_id,
-            "project_id": run.project_id,
-            "run_start_ns": int(run.created_at.timestamp() * 1e9),
-            "run_ns": run.total_duration_ns,
-            "ttft_ns": run.ttft_ns,
-            "num_steps": run.num_steps,
-            "tools_used": list(run.tools_used) or None,
-        }
-    )
+    found = await rooms.history.steps(actor, StepFilter(run_id=run_id), Page(limit=1000, order="asc"))
+    return Json(run_metrics_wire(run, found))
 
 
 @router.post("/runs/{run_id}/stream")
@@ -177,18 +143,7 @@ async def step_messages(
 
 @router.get("/steps/{step_id}/metrics")
 async def step_metrics(rooms: InRooms, actor: AsActor, step_id: StepId) -> Json:
-    step = await rooms.history.step(actor, step_id)
-    shown: dict[str, Any] = {
-        "id": step.id,
-        "agent_id": step.agent_id,
-        "run_id": step.run_id,
-        "project_id": step.project_id,
-        "step_start_ns": int(step.created_at.timestamp() * 1e9),
-        "llm_request_ns": step.llm_ns,
-        "tool_execution_ns": step.tool_ns,
-        "step_ns": step.step_ns,
-    }
-    return Json(shown)
+    return Json(step_metrics_wire(await rooms.history.step(actor, step_id)))
 
 
 @router.patch("/steps/{step_id}/feedback")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
 from holdfast.api import watching
 from holdfast.api.inputs import SendIn, run_request
+from holdfast.api.naming import named
 from holdfast.api.problems import problem
 from holdfast.api.rooms import Rooms
-from holdfast.core.errors import Invalid, PendingApproval
+from holdfast.core.errors import Invalid, InvalidArgument, PendingApproval
 from holdfast.core.records import Actor, Conversation, Run
 from holdfast.core.request import RunRequest
 
@@ -20,13 +23,20 @@ NO_STREAMING = (
 
 
 async def send(
-    rooms: Rooms, actor: Actor, conversation: Conversation, body: SendIn, *, streaming: bool, run_type: str
+    rooms: Rooms,
+    actor: Actor,
+    conversation: Conversation,
+    body: SendIn,
+    *,
+    streaming: bool,
+    run_type: str,
+    idempotency_key: str | None = None,
 ) -> Response:
     """Accept the request and answer it in the way it asks for."""
     if not streaming and (body.stream_tokens or body.background or not body.include_pings):
         raise RequestValidationError([{"type": "value_error", "loc": ("body",), "msg": NO_STREAMING, "input": None}])
     await check_model(rooms, body)
-    request = run_request(body, run_type)
+    request = named(run_request(body, run_type), body, idempotency_key)
     try:
         run = await rooms.engine.start(actor, conversation.id, request)
     except PendingApproval as error:
@@ -42,12 +52,27 @@ async def send(
     return watching.show(rooms.engine, run.id, types=request.include_types, pings=body.include_pings)
 
 
-async def send_async(rooms: Rooms, actor: Actor, conversation: Conversation, body: SendIn) -> Run:
+async def send_async(
+    rooms: Rooms, actor: Actor, conversation: Conversation, body: SendIn, idempotency_key: str | None = None
+) -> Run:
     """Accept the request and leave it to run in the background."""
     await check_model(rooms, body)
-    request = run_request(body, "send_message_async")
+    check_callback(body.callback_url)
+    request = named(run_request(body, "send_message_async"), body, idempotency_key)
     as_background = RunRequest.from_json(request.to_json() | {"background": True, "client_tools": []})
     return await rooms.engine.start(actor, conversation.id, as_background)
+
+
+def check_callback(url: str | None) -> None:
+    """Said at once where it can be; whether the address may be called is known when it is."""
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidArgument(f"callback_url must be an http:// or https:// URL, not {url!r}.")
 
 
 async def check_model(rooms: Rooms, body: SendIn) -> None:

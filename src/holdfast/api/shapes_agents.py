@@ -30,6 +30,8 @@ def agent_state(view: AgentView, wanted: Wanted, known: Mapping[str, ModelInfo])
         "id": agent.id,
         "name": agent.name,
         "tool_rules": list(agent.tool_rules),
+        "approval_policies": list(agent.approval_policies),
+        "approval_expiry": agent.approval_expiry or None,
         "message_ids": list(view.message_ids),
         "system": agent.system,
         "agent_type": agent.agent_type,

@@ -23,6 +23,8 @@ def tool_wire(tool: Tool) -> dict[str, Any]:
         "pip_requirements": None if tool.pip_requirements is None else list(tool.pip_requirements),
         "npm_requirements": None if tool.npm_requirements is None else list(tool.npm_requirements),
         "default_requires_approval": tool.default_requires_approval,
+        "approval_expiry": tool.approval_expiry or None,
+        "on_unknown": tool.on_unknown,
         "enable_parallel_execution": tool.enable_parallel_execution,
         "created_by_id": tool.created_by,
         "last_updated_by_id": tool.updated_by,

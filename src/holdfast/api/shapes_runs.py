@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.api.responses import moment, naive_moment
 from holdfast.core.model import Usage
 from holdfast.core.records import Conversation, Run, Step
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def run_wire(run: Run) -> dict[str, Any]:
@@ -69,7 +72,12 @@ def step_wire(step: Step) -> dict[str, Any]:
 
 
 def _details(usage: Usage) -> dict[str, Any]:
-    prompt = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    """Vendors name what came from the cache in two ways, and clients read either."""
+    prompt = {
+        "cached_tokens": usage.cached_input_tokens,
+        "cache_read_tokens": usage.cached_input_tokens,
+        "cache_creation_tokens": usage.cache_write_tokens,
+    }
     return {
         "prompt_tokens_details": prompt if any(v is not None for v in prompt.values()) else None,
         "completion_tokens_details": (
@@ -89,6 +97,42 @@ def usage_wire(steps: Sequence[Step]) -> dict[str, Any]:
         "total_tokens": total.total_tokens,
         **_details(total),
     }
+
+
+def run_metrics_wire(run: Run, steps: Sequence[Step]) -> dict[str, Any]:
+    """Times in nanoseconds. The times of each step are Holdfast's own addition."""
+    return {
+        "id": run.id,
+        "organization_id": run.org_id,
+        "agent_id": run.agent_id,
+        "project_id": run.project_id,
+        "base_template_id": run.base_template_id,
+        "run_start_ns": nanoseconds(run.created_at),
+        "run_ns": run.total_duration_ns,
+        "ttft_ns": run.ttft_ns,
+        "num_steps": run.num_steps,
+        "tools_used": list(run.tools_used) or None,
+        "steps": [step_metrics_wire(step) for step in steps],
+    }
+
+
+def step_metrics_wire(step: Step) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "organization_id": step.org_id,
+        "agent_id": step.agent_id,
+        "run_id": step.run_id,
+        "project_id": step.project_id,
+        "step_start_ns": nanoseconds(step.created_at),
+        "llm_request_ns": step.llm_ns,
+        "tool_execution_ns": step.tool_ns,
+        "step_ns": step.step_ns,
+    }
+
+
+def nanoseconds(moment: datetime) -> int:
+    """Since 1970; in whole microseconds, as moments are kept."""
+    return (moment - EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def conversation_wire(conversation: Conversation, context_ids: Sequence[str] | None = None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import ConfigDict, Field
@@ -46,6 +46,8 @@ class ChangedTool(Wire):
     description: str | None = None
     tags: list[str] | None = None
     default_requires_approval: bool | None = None
+    approval_expiry: dict[str, Any] | None = None
+    on_unknown: Literal["ask", "retry", "tell"] | None = None
     enable_parallel_execution: bool | None = None
     return_char_limit: int | None = Field(None, ge=1, le=1_000_000)
     pip_requirements: list[Requirement] | None = None

@@ -1,4 +1,4 @@
-"""The command line: `holdfast serve`, `holdfast migrate`, `holdfast doctor`."""
+"""The command line: `holdfast serve`, `migrate`, `doctor`, `audit`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,10 @@ def _run(command: str, settings: Settings) -> int:
             from holdfast.cli.database import migrate_database
 
             return migrate_database(settings)
+        case "audit":
+            from holdfast.cli.audit import audit
+
+            return audit(settings)
         case _:
             from holdfast.cli.doctor import doctor
 
@@ -56,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", help="port to listen on (8283)")
     migrate = commands.add_parser("migrate", help="bring the database to this version's schema")
     doctor = commands.add_parser("doctor", help="say what is set up, what is missing and how to get it")
-    for command in (serve, migrate, doctor):
+    audit = commands.add_parser("audit", help="check that the log of decisions is whole")
+    for command in (serve, migrate, doctor, audit):
         command.add_argument("--database", metavar="URL", help="sqlite:///path or postgresql://user@host/name")
     return parser

@@ -1,7 +1,8 @@
 """What a human or client says to waiting calls, and what that makes of them.
 
 Called by `core.loop` when decisions arrive and when a waiting run is cancelled. Answers are checked as a whole
-before any of them counts: a set that does not fit changes nothing.
+before any of them counts: a set that does not fit changes nothing. An approval holds for exactly what was shown: if
+the tool has changed since, the call does not run, and the model is told.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from holdfast.core.errors import Invalid
+from holdfast.core.arguments import parse_arguments
+from holdfast.core.errors import AlreadyDecided, Invalid, TellTheModel
 from holdfast.core.messages import Answer, Approval, ApprovalResponseBody, Draft, ToolResult
-from holdfast.core.state import Call, State
+from holdfast.core.state import Call, DecisionsGiven, Loadout, Ruling, State
 
 NOTHING_WAITS = (
     "Cannot process approval response: No tool call is currently awaiting approval. "
     "Please send a regular message to interact with the agent."
+)
+CHANGED_TOOL = (
+    "Error: the tool {name} was changed after approval was asked for, so the approval is void and the tool was not run. "
+    "Call it again if it is still needed."
 )
 
 
@@ -23,6 +29,7 @@ NOTHING_WAITS = (
 class Answered:
     answers: tuple[Answer, ...]
     calls: tuple[Call, ...]
+    rulings: tuple[Ruling, ...]
     step_id: str
 
 
@@ -32,32 +39,74 @@ def is_repeat(state: State, given: Sequence[Answer]) -> bool:
     return bool(ids) and any(ids <= returned for returned in state.answered)
 
 
-def apply(state: State, given: Sequence[Answer]) -> Answered:
-    """Every waiting call with its answer; raises `Invalid`, with the texts clients know, if the sets differ."""
-    if not given:
+def apply(state: State, given: DecisionsGiven) -> Answered:
+    """Every answered call with its answer; raises, with the texts clients know, if the answers do not fit."""
+    if not given.answers:
         raise Invalid("Invalid approval response. Approval response message does not contain any approvals.")
     waiting = state.waiting
     if not waiting:
         raise Invalid(NOTHING_WAITS)
-    named = tuple(_naming_the_call(answer, waiting) for answer in given)
+    named = tuple(_naming_the_call(answer, waiting) for answer in given.answers)
     by_id = {_call_id(answer): answer for answer in named}
-    expected = [call.call.id for call in waiting]
-    if set(by_id) != set(expected) or len(by_id) != len(named):
-        received = [_call_id(answer) for answer in named]
+    _check_set(state, named, by_id, given.partial)
+    calls: list[Call] = []
+    rulings: list[Ruling] = []
+    for call in state.calls:
+        if call.waiting and call.call.id in by_id:
+            call, ruling = answer_call(state.loadout, call, by_id[call.call.id])
+            rulings.append(ruling)
+        calls.append(call)
+    return Answered(named, tuple(calls), tuple(rulings), waiting[0].step_id)
+
+
+def _check_set(state: State, named: Sequence[Answer], by_id: dict[str, Answer], partial: bool) -> None:
+    """All of the waiting calls, or with `partial` some of them; each once."""
+    expected = [call.call.id for call in state.waiting]
+    received = [_call_id(answer) for answer in named]
+    if partial:
+        decided = {call.call.id for call in state.calls} - set(expected)
+        if taken := sorted(set(received) & decided):
+            raise AlreadyDecided(taken)
+    fits = set(received) <= set(expected) if partial else set(received) == set(expected)
+    if not fits or len(by_id) != len(named):
         raise Invalid(f"Invalid tool call IDs. Expected '{expected}', but received '{received}'.")
-    calls = tuple(answer_call(c, by_id[c.call.id]) if c.waiting else c for c in state.calls)
-    return Answered(named, calls, waiting[0].step_id)
 
 
-def answer_call(call: Call, answer: Answer) -> Call:
+def answer_call(loadout: Loadout, call: Call, answer: Answer) -> tuple[Call, Ruling]:
     """A waiting call after its answer: allowed to run, denied, or settled by the client's own result."""
     match answer:
         case ToolResult():
-            return replace(call, status="settled", result=replace(answer, call_id=call.call.id))
-        case Approval(approve=True):
-            return replace(call, status="allowed")
-        case Approval(reason=reason):
-            return replace(call, status="denied", result=denial(call, reason))
+            settled = replace(call, status="settled", result=replace(answer, call_id=call.call.id))
+            return settled, Ruling(call, "answered")
+        case Approval(approve=False, reason=reason):
+            denied = replace(call, status="denied", result=denial(call, reason))
+            return denied, Ruling(call, "denied", reason=reason)
+        case Approval(reason=reason, arguments=arguments):
+            if _has_changed(loadout, call):
+                text = CHANGED_TOOL.format(name=call.call.name)
+                void = ToolResult(call.call.id, "error", text, name=call.call.name)
+                return replace(call, status="denied", result=void), Ruling(call, "void", reason=text)
+            allowed = replace(call, status="allowed", edited=_checked(loadout, call, arguments))
+            return allowed, Ruling(allowed, "approved" if arguments is None else "edited", reason=reason)
+
+
+def _has_changed(loadout: Loadout, call: Call) -> bool:
+    hand = loadout.tools.get(call.call.name)
+    return bool(call.digest) and hand is not None and hand.digest != call.digest
+
+
+def _checked(loadout: Loadout, call: Call, arguments: str | None) -> str | None:
+    """Edited arguments must fit the tool's schema, like any others."""
+    if arguments is None:
+        return None
+    hand = loadout.tools.get(call.call.name)
+    if hand is None:
+        raise Invalid(f"{call.call.name} runs on the client; its arguments cannot be edited here.")
+    try:
+        parse_arguments(arguments, hand.spec.parameters)
+    except TellTheModel as error:
+        raise Invalid(f"The edited arguments of {call.call.name} do not fit: {error}") from error
+    return arguments
 
 
 def closed(call: Call, reason: str) -> Call:

@@ -74,6 +74,13 @@ class ConversationBusy(Conflict):
         self.run_id = run_id
 
 
+class AlreadyDecided(Conflict):
+    """Somebody else was first."""
+
+    def __init__(self, call_ids: list[str]) -> None:
+        super().__init__(f"Already decided: {', '.join(call_ids)}. The first decision counts.")
+
+
 class NothingToCancel(Conflict):
     pass
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from holdfast.core import answers, tooling
-from holdfast.core.errors import PendingApproval
+from holdfast.core.errors import Invalid, PendingApproval
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.messages import (
     ApprovalRequestBody,
@@ -32,10 +32,9 @@ from holdfast.core.messages import (
     ToolResult,
     UserBody,
 )
-from holdfast.core.rules import needs_approval, still_required
+from holdfast.core.rules import still_required
 from holdfast.core.state import (
     BudgetSpent,
-    Call,
     CancelAsked,
     Compact,
     Compacted,
@@ -47,6 +46,7 @@ from holdfast.core.state import (
     ModelFailed,
     ModelReplied,
     Recovered,
+    Ruling,
     State,
     ToolSettled,
     UserSpoke,
@@ -99,13 +99,18 @@ def _user_spoke(state: State, messages: tuple[Draft, ...]) -> Decision:
 
 def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
     """Settle what was answered, start what was approved; an answer sent twice only makes the loop go on."""
-    if not state.waiting and answers.is_repeat(state, given.answers):
+    if not state.waiting and not given.partial and answers.is_repeat(state, given.answers):
         again = given.follow_ups or (Draft(UserBody((Text(KEEP_ALIVE),))),)
         return tooling.ask_model(state, again)
-    answered = answers.apply(state, given.answers)
+    answered = answers.apply(state, given)
     response = Draft(ApprovalResponseBody(answered.answers), step_id=answered.step_id)
+    changed = tuple(after for was, after in zip(state.calls, answered.calls, strict=True) if was is not after)
     after = replace(state, calls=answered.calls, follow_ups=given.follow_ups)
-    return tooling.go_on(after, before=(response,), touched=answered.calls)
+    if after.waiting:
+        if given.follow_ups:
+            raise Invalid("Messages can only be sent along with the last answer; others are still awaited.")
+        return Decision(after, (response,), changed, stop="requires_approval", rulings=answered.rulings)
+    return replace(tooling.go_on(after, before=(response,), touched=changed), rulings=answered.rulings)
 
 
 # ---- the model ----------------------------------------------------------------------------------------------
@@ -117,28 +122,17 @@ def _model_replied(state: State, happened: ModelReplied) -> Decision:
     asked = reply.calls if state.loadout.parallel_calls else reply.calls[:1]
     if not asked:
         return _text_only(state, happened)
-    gated_names = needs_approval(state.loadout.rules) | state.loadout.client_names
-    gated = tuple(call for call in asked if call.name in gated_names)
-    free = tuple(call for call in asked if call.name not in gated_names)
-    calls = tuple(
-        Call(
-            call,
-            happened.step_id,
-            position,
-            status="awaiting" if call in gated else "allowed",
-            request_id=happened.request_id if call in gated else None,
-            client_side=call.name in state.loadout.client_names,
-        )
-        for position, call in enumerate(asked)
-    )
+    calls, rulings = tooling.through_the_gate(state.loadout, asked, happened)
     state = replace(state, calls=calls)
+    gated = tuple(call.call for call in calls if call.waiting)
+    free = tuple(call.call for call in calls if not call.waiting)
     if not gated:
         whole = Draft(AssistantBody(reply.parts, asked), happened.message_id, happened.step_id)
-        return tooling.go_on(state, before=(whole,), touched=calls)
+        return replace(tooling.go_on(state, before=(whole,), touched=calls), rulings=rulings)
     ask = ApprovalRequestBody(gated, () if free else reply.parts)
     request = Draft(ask, happened.request_id, happened.step_id)
     said = Draft(AssistantBody(reply.parts, free), happened.message_id, happened.step_id)
-    return Decision(state, (said, request) if free else (request,), calls, stop="requires_approval")
+    return Decision(state, (said, request) if free else (request,), calls, stop="requires_approval", rulings=rulings)
 
 
 def _text_only(state: State, happened: ModelReplied) -> Decision:
@@ -177,7 +171,8 @@ def _tool_settled(state: State, call_id: str, result: ToolResult) -> Decision:
     """A late result of a call that is no longer open changes nothing."""
     for call in state.calls:
         if call.call.id == call_id and call.status == "started":
-            settled = replace(call, status="settled", result=result, executed=True)
+            told = tooling.telling_of_the_edit(call, result)
+            settled = replace(call, status="settled", result=told, executed=True)
             return tooling.go_on(state.with_call(settled), touched=(settled,))
     return Decision(state)
 
@@ -209,7 +204,8 @@ def _closed(state: State, stop: StopReason, reason: str, before: tuple[Draft, ..
     if calls:
         drafts.append(tooling.returns_of(calls))
     drafts.extend(state.follow_ups)
-    return Decision(replace(state, calls=(), follow_ups=()), tuple(drafts), changed, stop=stop)
+    rulings = tuple(Ruling(call, "cancelled", reason=reason) for call in state.waiting)
+    return Decision(replace(state, calls=(), follow_ups=()), tuple(drafts), changed, stop=stop, rulings=rulings)
 
 
 def _recovered(state: State, request_id: str) -> Decision:

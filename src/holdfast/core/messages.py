@@ -79,11 +79,15 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Approve or deny one call. `tool_call_id` may be the request's message id (the legacy single shape)."""
+    """Approve or deny one call. `tool_call_id` may be the request's message id (the legacy single shape).
+
+    With `arguments` the call is approved with these instead of the ones the model asked for.
+    """
 
     tool_call_id: str
     approve: bool
     reason: str | None = None
+    arguments: str | None = None
 
 
 Answer = Approval | ToolResult

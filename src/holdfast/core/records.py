@@ -56,6 +56,7 @@ class Tool(Stamp):
     metadata: Json | None = None
     project_id: str | None = None
     on_unknown: OnUnknown = "ask"
+    approval_expiry: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,8 @@ class Agent(Stamp):
     compaction_settings: Json | None = None
     response_format: Json | None = None
     tool_rules: tuple[Json, ...] = ()
+    approval_policies: tuple[Json, ...] = ()
+    approval_expiry: Json | None = None
     parallel_tool_calls: bool = False
     description: str | None = None
     metadata: Json | None = None

@@ -17,7 +17,8 @@ DEFAULT_MAX_STEPS = 50
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """`answers` are decisions on waiting calls and `messages` what the user says; with answers, the messages are
-    follow-ups that the model reads after the results."""
+    follow-ups that the model reads after the results. `keys` are the names that the sender gave the request, and
+    `body_digest` tells whether a request with such a name is the same request again."""
 
     messages: tuple[Draft, ...] = ()
     answers: tuple[Answer, ...] | None = None
@@ -31,12 +32,16 @@ class RunRequest:
     include_types: tuple[str, ...] | None = None
     include_compaction: bool = False
     callback_url: str | None = None
+    partial: bool = False
+    when_busy: str = "reject"
     config: Mapping[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    body_digest: str = ""
 
     def happened(self) -> UserSpoke | DecisionsGiven:
         if self.answers is None:
             return UserSpoke(self.messages)
-        return DecisionsGiven(self.answers, self.messages)
+        return DecisionsGiven(self.answers, self.messages, self.partial)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -55,7 +60,11 @@ class RunRequest:
             "include_types": None if self.include_types is None else list(self.include_types),
             "include_compaction": self.include_compaction,
             "callback_url": self.callback_url,
+            "partial": self.partial,
+            "when_busy": self.when_busy,
             "config": dict(self.config),
+            "keys": list(self.keys),
+            "body_digest": self.body_digest,
         }
 
     @staticmethod
@@ -67,6 +76,7 @@ class RunRequest:
             answers=None if data["answers"] is None else decode(data["answers"]),
             client_tools=tuple(ToolSpec(**tool) for tool in data["client_tools"]),
             include_types=None if types is None else tuple(types),
+            keys=tuple(data.get("keys") or ()),
             **plain,
         )
 
@@ -80,5 +90,8 @@ _PLAIN = (
     "override_system",
     "include_compaction",
     "callback_url",
+    "partial",
+    "when_busy",
     "config",
+    "body_digest",
 )

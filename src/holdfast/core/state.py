@@ -11,12 +11,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from holdfast.core.errors import ModelErrorKind
+from holdfast.core.gate import Allowance, depends_on_arguments
 from holdfast.core.lifecycle import OPEN_CALLS, WAITING_CALLS, CallStatus, StopReason
 from holdfast.core.messages import Answer, Draft, Part, ToolCall, ToolResult
 from holdfast.core.model import Reply, ToolSpec
+from holdfast.core.policies import Policy
 from holdfast.core.rules import Rule
 
 OnUnknown = Literal["ask", "retry", "tell"]
+OnExpiry = Literal["deny", "keep", "stop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """How long a human may take, and what happens then. A warning is announced some time before."""
+
+    after_seconds: float
+    then: OnExpiry = "deny"
+    warn_before_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,8 @@ class Hand:
     spec: ToolSpec
     parallel: bool = False
     on_unknown: OnUnknown = "ask"
+    digest: str = ""  # of its code, schema and requirements: an approval holds only for what was shown
+    expiry: Expiry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +52,19 @@ class Loadout:
     client_tools: tuple[ToolSpec, ...] = ()
     parallel_calls: bool = False
     max_steps: int = 50
+    policies: tuple[Policy, ...] = ()
+    allowances: tuple[Allowance, ...] = ()
+    expiry: Expiry | None = None  # the agent's, for tools that have none of their own
 
     @property
     def client_names(self) -> frozenset[str]:
         return frozenset(tool.name for tool in self.client_tools)
+
+    @property
+    def judged_late(self) -> frozenset[str]:
+        """Tools whose calls the gate can judge only by their arguments."""
+        names = (name for name in self.tools if name not in self.client_names)
+        return frozenset(name for name in names if depends_on_arguments(name, self.policies, self.allowances))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +79,15 @@ class Call:
     client_side: bool = False
     result: ToolResult | None = None
     executed: bool = False  # settled by running it here, rather than by an answer or a rule
+    edited: str | None = None  # the arguments a human put in place of the asked ones
+    digest: str = ""  # the tool's digest when the call was made
+    expiry: Expiry | None = None
+    notes: tuple[str, ...] = ()  # what shadow policies would have done
+
+    @property
+    def to_run(self) -> ToolCall:
+        """The call as it is to be run: with the human's arguments, if there are any."""
+        return self.call if self.edited is None else replace(self.call, arguments=self.edited)
 
     @property
     def open(self) -> bool:
@@ -103,10 +135,14 @@ class UserSpoke:
 
 @dataclass(frozen=True, slots=True)
 class DecisionsGiven:
-    """A human or client answers waiting calls; `follow_ups` are messages sent along, read after the results."""
+    """A human or client answers waiting calls; `follow_ups` are messages sent along, read after the results.
+
+    Answers that are `partial` may leave calls open for others to answer; the run goes on with the last one.
+    """
 
     answers: tuple[Answer, ...]
     follow_ups: tuple[Draft, ...] = ()
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +254,19 @@ class Failure:
     detail: str | None = None
 
 
+RulingKind = Literal["approved", "edited", "denied", "answered", "allowed", "refused", "cancelled", "void"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What was decided about one call, for the audit log. `by` is set where not the request's sender decided."""
+
+    call: Call
+    kind: RulingKind
+    by: str | None = None
+    reason: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What follows: messages to append, ledger rows to write, effects to perform, and why to rest, if so."""
@@ -228,3 +277,4 @@ class Decision:
     effects: tuple[Effect, ...] = ()
     stop: StopReason | None = None
     failure: Failure | None = None
+    rulings: tuple[Ruling, ...] = ()

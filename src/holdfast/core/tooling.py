@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.core.messages import Draft, ToolResult, ToolReturnsBody, plain_text
+from holdfast.core.gate import Verdict, judge_call
+from holdfast.core.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
 from holdfast.core.rules import is_terminal, must_call_a_tool, offered, prefilled
-from holdfast.core.state import Call, CallModel, Decision, Loadout, RunTools, State
+from holdfast.core.state import Call, CallModel, Decision, Loadout, ModelReplied, Ruling, RunTools, State
 
 LOST = "The server stopped while this tool was running, so its outcome is unknown. It was not run again."
 
@@ -22,6 +23,41 @@ def ask_model(state: State, messages: Sequence[Draft] = ()) -> Decision:
     names = offered(loadout.rules, tuple(loadout.tools), state.called, state.last_result)
     effect = CallModel(names, forced=bool(names) and must_call_a_tool(loadout.rules, state.called))
     return Decision(replace(state, calls=(), follow_ups=()), tuple(messages), effects=(effect,))
+
+
+def through_the_gate(
+    loadout: Loadout, asked: Sequence[ToolCall], happened: ModelReplied
+) -> tuple[tuple[Call, ...], tuple[Ruling, ...]]:
+    """Each call of a reply as the gate lets it through: to run, to wait for a human, or denied by a policy."""
+    calls: list[Call] = []
+    rulings: list[Ruling] = []
+    for position, tool_call in enumerate(asked):
+        verdict = judge_call(
+            tool_call,
+            rules=loadout.rules,
+            client_names=loadout.client_names,
+            policies=loadout.policies,
+            allowances=loadout.allowances,
+        )
+        call = _admitted(loadout, Call(tool_call, happened.step_id, position, "allowed"), verdict, happened.request_id)
+        calls.append(call)
+        if verdict.by is not None and verdict.way != "ask":
+            rulings.append(Ruling(call, "allowed" if verdict.way == "run" else "refused", by=verdict.by))
+    return tuple(calls), tuple(rulings)
+
+
+def _admitted(loadout: Loadout, call: Call, verdict: Verdict, request_id: str) -> Call:
+    hand = loadout.tools.get(call.call.name)
+    call = replace(call, client_side=verdict.client_side, notes=verdict.shadows, digest=hand.digest if hand else "")
+    match verdict.way:
+        case "run":
+            return call
+        case "ask":
+            expiry = (hand.expiry if hand else None) or loadout.expiry
+            return replace(call, status="awaiting", request_id=request_id, expiry=expiry)
+        case "deny":
+            text = f"Error: request to call tool denied by {verdict.by}."
+            return replace(call, status="denied", result=ToolResult(call.call.id, "error", text, name=call.call.name))
 
 
 def go_on(state: State, before: Sequence[Draft] = (), touched: Sequence[Call] = ()) -> Decision:
@@ -126,3 +162,14 @@ def found_again(loadout: Loadout, call: Call, request_id: str) -> Call:
             return replace(call, status="unknown", request_id=request_id)
         case _:
             return _refused(call, LOST)
+
+
+def telling_of_the_edit(call: Call, result: ToolResult) -> ToolResult:
+    """The model is told when a human changed what it asked for, or it would draw the wrong conclusion."""
+    if call.edited is None:
+        return result
+    note = f"[A person changed the arguments before approving. This call ran with: {call.edited}]"
+    content = result.content
+    if isinstance(content, str):
+        return replace(result, content=f"{note}\n{content}")
+    return replace(result, content=(Text(note), *content))

@@ -24,11 +24,13 @@ class Unfolding:
         run_id: str,
         date: str,
         gated: frozenset[str],
+        held: frozenset[str] = frozenset(),
         parallel: bool,
     ) -> None:
         self._message_id = message_id
         self._request_id = request_id
         self._gated = gated
+        self._held = held
         self._parallel = parallel
         self._base: Wire = {"date": date, "name": None, "sender_id": None, "step_id": step_id, "is_err": None}
         self._tail: Wire = {"seq_id": None, "run_id": run_id}
@@ -81,6 +83,8 @@ class Unfolding:
         if not self._parallel and self._names and delta.call_id not in self._names:
             return None  # with parallel calls off only the first call counts, so only it is shown
         name = self._names.setdefault(delta.call_id, delta.name or "")
+        if name in self._held:
+            return None  # whether it is a call or a request for approval is known only when it is complete
         if name in self._gated:
             piece: dict[str, Any] = {
                 "name": delta.name,

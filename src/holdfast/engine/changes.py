@@ -49,6 +49,8 @@ class Drawn:
     edits: tuple[MemoryEdit, ...] = ()
     cut: tuple[Shortened, ContextCut] | None = None
     streamed: frozenset[str] = frozenset()
+    decided_by: str | None = None  # who sent the answers, for the audit log
+    first: bool = False  # the first change of a run brings the system message up to date
 
 
 def draw_up(facts: Drawn) -> Change:
@@ -67,7 +69,7 @@ def draw_up(facts: Drawn) -> Change:
         version=scene.version,
         next_seq=scene.next_seq,
         messages=messages,
-        system=_system(scene, facts.edits),
+        system=_system(scene, facts),
         cut=facts.cut[1] if facts.cut else None,
         new_calls=new,
         changed_calls=changed,
@@ -78,15 +80,17 @@ def draw_up(facts: Drawn) -> Change:
         rest=_rest(facts),
         ttft_ns=facts.ttft_ns,
         num_steps=decision.state.steps,
+        rulings=decision.rulings,
+        decided_by=facts.decided_by,
     )
 
 
-def _system(scene: Scene, edits: tuple[MemoryEdit, ...]) -> Message | None:
-    """Memory that a tool has just edited shows in the system message from the next model call on."""
-    if not edits:
+def _system(scene: Scene, facts: Drawn) -> Message | None:
+    """The system message anew, if the prompt or memory changed before this run or a tool has just edited memory."""
+    if not facts.edits and not facts.first:
         return None
     after = replace(scene)
-    after.edit(edits)
+    after.edit(facts.edits)
     return after.fresh_system()
 
 
@@ -125,9 +129,9 @@ def _events(facts: Drawn, messages: tuple[Message, ...]) -> list[str]:
 
 def _shown(message: Message, facts: Drawn) -> list[Wire]:
     """Replies that were streamed piece by piece are not shown again whole; neither is what the client sent."""
-    if message.id in facts.streamed:
-        return []
     body = message.body
+    if message.id in facts.streamed:
+        return _held_back(message, facts.before.loadout.judged_late)
     match body:
         case AssistantBody(interrupted=interrupted):
             return [] if interrupted else outward(message)
@@ -139,6 +143,15 @@ def _shown(message: Message, facts: Drawn) -> list[Wire]:
             return [summary_record(message, body)] if facts.request.include_compaction else []
         case _:
             return []
+
+
+def _held_back(message: Message, late: frozenset[str]) -> list[Wire]:
+    """Calls that could not be streamed, because only their arguments told whether a human is asked."""
+    body = message.body
+    if not isinstance(body, AssistantBody | ApprovalRequestBody):
+        return []
+    held = tuple(call for call in body.calls if call.name in late)
+    return outward(replace(message, body=replace(body, calls=held)))[-1:] if held else []
 
 
 def _closing(facts: Drawn, seq: int) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from holdfast.core.errors import LostLease
+from holdfast.core.errors import AskedWrongly, LostLease
 from holdfast.core.loop import decide
 from holdfast.core.messages import ToolReturnsBody
 from holdfast.core.model import Usage
@@ -74,6 +74,7 @@ class Driver:
         self._context_tokens: int | None = None
         self._ttft_ns: int | None = None
         self._edits: tuple[MemoryEdit, ...] = ()
+        self._first = False
         self._cut: tuple[compaction.Shortened, ContextCut] | None = None
 
     # ---- the loop -----------------------------------------------------------------------------------------------
@@ -94,9 +95,14 @@ class Driver:
             self._wiring.contexts.keep(self._scene)
             self._wiring.feed.close(self.run.id)
 
-    async def recover(self, found: Happened) -> None:
-        """Begin where the rows say somebody else left off."""
-        await self.drive(await self._follow(found))
+    async def begin(self, happened: Happened) -> None:
+        """Begin with what was found: work that somebody left, or input that nobody has looked at yet."""
+        self._first = True
+        try:
+            decision = await self._follow(happened)
+        except AskedWrongly as error:
+            decision = await self._follow(Crashed(str(error)))
+        await self.drive(decision)
 
     async def _follow(self, happened: Happened) -> Decision:
         decision = decide(self._state, happened)
@@ -241,6 +247,8 @@ class Driver:
                 edits=self._edits,
                 cut=self._cut,
                 streamed=self._streamed(happened),
+                decided_by=self.run.created_by,
+                first=self._first,
             )
         )
         if await self._wiring.store.checkpoint(self.tenure.renewed(), drawn):
@@ -248,6 +256,7 @@ class Driver:
         self._scene.edit(self._edits)
         self._scene.advance(drawn)
         self._last_step = drawn.step or self._last_step
+        self._first = False
         self._state, self._step, self._edits, self._cut = decision.state, None, (), None
         self._journal.written(list(drawn.events), done=drawn.rest is not None)
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
+import orjson
+
+from holdfast.core.expiry import parse_expiry
+from holdfast.core.gate import Allowance
 from holdfast.core.messages import Draft, Message, ToolReturnsBody
 from holdfast.core.model import ToolSpec
+from holdfast.core.policies import parse_policies
 from holdfast.core.records import Agent, Tool
 from holdfast.core.request import RunRequest
 from holdfast.core.rules import forbids_parallel, parse_rule
@@ -38,7 +44,7 @@ def state_of(
     follow_ups: tuple[Draft, ...] = (),
 ) -> State:
     return State(
-        loadout=loadout_of(situation.agent, situation.tools, request),
+        loadout=loadout_of(situation.agent, situation.tools, request, situation.allowances),
         calls=situation.calls,
         called=situation.called,
         last_result=situation.last_result,
@@ -48,7 +54,9 @@ def state_of(
     )
 
 
-def loadout_of(agent: Agent, tools: Sequence[Tool], request: RunRequest) -> Loadout:
+def loadout_of(
+    agent: Agent, tools: Sequence[Tool], request: RunRequest, allowances: tuple[Allowance, ...] = ()
+) -> Loadout:
     """Client tools shadow server tools of the same name."""
     rules = tuple(parse_rule(rule) for rule in agent.tool_rules)
     return Loadout(
@@ -57,11 +65,27 @@ def loadout_of(agent: Agent, tools: Sequence[Tool], request: RunRequest) -> Load
         client_tools=request.client_tools,
         parallel_calls=agent.parallel_tool_calls and not forbids_parallel(rules),
         max_steps=request.max_steps,
+        policies=parse_policies(list(agent.approval_policies)),
+        allowances=allowances,
+        expiry=parse_expiry(agent.approval_expiry),
     )
 
 
 def hand_of(tool: Tool) -> Hand:
-    return Hand(tool.name, spec_of(tool), tool.enable_parallel_execution, tool.on_unknown)
+    return Hand(
+        tool.name,
+        spec_of(tool),
+        tool.enable_parallel_execution,
+        tool.on_unknown,
+        digest_of_tool(tool),
+        parse_expiry(tool.approval_expiry),
+    )
+
+
+def digest_of_tool(tool: Tool) -> str:
+    """What an approval is bound to: the code, what it is told of, and the packages it runs with."""
+    told = [tool.source_code, tool.json_schema, tool.pip_requirements, tool.npm_requirements, tool.tool_type]
+    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def spec_of(tool: Tool) -> ToolSpec:

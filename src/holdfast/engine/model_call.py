@@ -65,6 +65,7 @@ def new_call(run_id: str, loadout: Loadout, clock: Clock) -> ModelCall:
         run_id=run_id,
         date=date_text(now),
         gated=needs_approval(loadout.rules) | loadout.client_names,
+        held=loadout.judged_late,
         parallel=loadout.parallel_calls,
     )
     return ModelCall(step_id, message_id, request_id, unfolding, now, clock.monotonic_ns())

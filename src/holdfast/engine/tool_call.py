@@ -46,7 +46,7 @@ async def perform(
 def job_for(call: Call, tool: Tool, scene: Scene, filled: Mapping[str, Any]) -> ToolJob:
     """Raises `TellTheModel` if the arguments do not fit the tool's schema: nothing runs then."""
     schema = (tool.json_schema or {}).get("parameters") or {}
-    arguments = parse_arguments(call.call.arguments, schema, filled)
+    arguments = parse_arguments(call.to_run.arguments, schema, filled)
     agent = scene.agent
     return ToolJob(
         call_id=call.call.id,

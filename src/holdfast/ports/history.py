@@ -5,32 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 from holdfast.core.messages import Message
 from holdfast.core.records import Actor, Conversation, Run, Step
 from holdfast.ports.paging import Page
 
+StepOperator = Literal["eq", "gte", "lte"]
+DurationOperator = Literal["gt", "lt", "eq"]
+
 
 @dataclass(frozen=True, slots=True)
 class MessageScope:
-    """Whose messages: one conversation's (shared ones included), or all of an agent's, a run's or a step's."""
+    """Whose messages: one conversation's (shared ones included), or all of an agent's, a run's or a step's. A cursor
+    that nobody knows is an error, or ignored if cursors are not strict."""
 
     conversation_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
     step_id: str | None = None
+    strict_cursors: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
+    """Which runs; everything given must hold. `tools_used` are names or ids of tools, any of which was executed.
+
+    Step counts and durations are those of runs that rest: a run at work has neither. The percentile keeps the runs
+    that took at least as long as that share of all runs that match everything else (as `percentile_cont` has it).
+    """
+
+    run_id: str | None = None
     agent_ids: Sequence[str] = ()
     statuses: Sequence[str] = ()
     stop_reason: str | None = None
     background: bool | None = None
     conversation_id: str | None = None
-    default_of_agent: str | None = None
+    in_default_conversation: bool | None = None
     project_id: str | None = None
+    base_template_id: str | None = None
+    start_date: datetime | None = None
+    end_date: datetime | None = None
+    step_count: int | None = None
+    step_count_operator: StepOperator = "eq"
+    tools_used: Sequence[str] = ()
+    duration_ns: int | None = None
+    duration_operator: DurationOperator = "gt"
+    duration_percentile: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +76,12 @@ class History(Protocol):
     async def message(self, actor: Actor, message_id: str) -> Message: ...
 
     async def runs(self, actor: Actor, wanted: RunFilter, page: Page) -> Sequence[Run]: ...
+
+    async def waiting_runs(
+        self, actor: Actor, *, agent_id: str | None = None, conversation_id: str | None = None
+    ) -> Sequence[Run]:
+        """Runs that rest because a human is asked about one of their calls."""
+        ...
 
     async def run(self, actor: Actor, run_id: str) -> Run: ...
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from holdfast.core.gate import Allowance
 from holdfast.core.lifecycle import RunStatus, StopReason
 from holdfast.core.messages import Message
 from holdfast.core.records import Actor, Agent, Block, Conversation, Run, Step, Tool
-from holdfast.core.state import Call
+from holdfast.core.state import Call, Ruling
 from holdfast.ports.toolbox import MemoryEdit
 
 
@@ -73,6 +74,8 @@ class Change:
     rest: Rest | None = None
     ttft_ns: int | None = None
     num_steps: int | None = None
+    rulings: tuple[Ruling, ...] = ()
+    decided_by: str | None = None
 
     @property
     def touches_context(self) -> bool:
@@ -95,6 +98,16 @@ class Situation:
     turn_id: str | None = None  # the turn that the open calls belong to
     called: tuple[str, ...] = ()
     last_result: str | None = None
+    allowances: tuple[Allowance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRequest:
+    """A request that was accepted before under one of the same names."""
+
+    run_id: str
+    body_digest: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +124,13 @@ class RunStore(Protocol):
     async def situation(self, conversation_id: str, known_version: int | None = None) -> Situation: ...
 
     async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
-        """Accept a run: durable when this returns. With a lease, its first change is written in the same
-        transaction. Raises `ConversationBusy`, or `StaleSituation` if the conversation has moved on."""
+        """Accept a run: durable when this returns, and so are the keys of its request. With a lease, its first change
+        is written in the same transaction. Raises `ConversationBusy`, or `StaleSituation` if the conversation has moved
+        on."""
+        ...
+
+    async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
+        """What became of an earlier request with one of these keys."""
         ...
 
     async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
@@ -123,8 +141,9 @@ class RunStore(Protocol):
         """Write a change; True if somebody has asked to cancel the run."""
         ...
 
-    async def settle_waiting(self, run_id: str, change: Change) -> bool:
-        """Write a change to a run that waits for a human and belongs to nobody; False if it no longer waits."""
+    async def settle_resting(self, run_id: str, change: Change) -> bool:
+        """Write a change to a run that waits for a human or for its turn, and so belongs to nobody; False if it no
+        longer waits."""
         ...
 
     async def change_idle(self, change: Change) -> None:
@@ -147,6 +166,10 @@ class RunStore(Protocol):
 
     async def abandoned(self, now: datetime) -> Sequence[str]:
         """Ids of active runs that nobody holds."""
+        ...
+
+    async def promotable(self) -> Sequence[str]:
+        """Queued runs that are next in a conversation which no run holds and where nothing waits for a human."""
         ...
 
     async def free_leases(self) -> None:

@@ -14,7 +14,9 @@ from functools import partial
 from typing import Any
 
 from holdfast.core.errors import InvalidArgument
+from holdfast.core.expiry import parse_expiry
 from holdfast.core.messages import Message
+from holdfast.core.policies import parse_policies
 from holdfast.core.prompt import DEFAULT_PROMPT
 from holdfast.core.records import Actor, Agent, Block, Conversation, Tool
 from holdfast.ports.agents import AgentChange, AgentFilter, AgentStore, AgentView, AlterAgent, NewAgent, Wanted
@@ -189,6 +191,12 @@ def _given_fields(given: Mapping[str, Any]) -> dict[str, Any]:
             fields[key] = tuple(dict.fromkeys(given[key]))
     if given.get("tool_rules") is not None:
         fields["tool_rules"] = read_rules(given["tool_rules"])
+    if given.get("approval_policies") is not None:
+        parse_policies(given["approval_policies"])
+        fields["approval_policies"] = tuple(given["approval_policies"])
+    if given.get("approval_expiry") is not None:
+        parse_expiry(given["approval_expiry"])
+        fields["approval_expiry"] = given["approval_expiry"]
     older, newer = given.get("tool_exec_environment_variables"), given.get("secrets")
     if older is not None or newer is not None:
         fields["secrets"] = {**(older or {}), **(newer or {})}

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.core.errors import Invalid, NotFound
+from holdfast.core.expiry import parse_expiry
 from holdfast.core.records import Actor, Tool
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
@@ -91,6 +92,7 @@ def changed(reader: SchemaReader, actor: Actor, given: Mapping[str, Any], now: d
 
 def _settable(given: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {key: value for key, value in given.items() if key in _SETTABLE and value is not None}
+    parse_expiry(chosen.get("approval_expiry"))
     return chosen | {key: tuple(chosen[key]) for key in _LISTS if key in chosen}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
 from holdfast.core.codec import encode
 from holdfast.core.errors import Broken, LostLease
@@ -18,9 +18,12 @@ from holdfast.core.lifecycle import ACTIVE, sources_of
 from holdfast.core.messages import Message
 from holdfast.core.records import Run
 from holdfast.ports.runs import Change, Lease, Rest, StaleSituation
+from holdfast.storage import audit
 from holdfast.storage.ledger import write_calls
+from holdfast.storage.outbox import announce
 from holdfast.storage.steps import write_step
-from holdfast.storage.tables import agents, blocks, context, conversations, events, ledger, messages, runs
+from holdfast.storage.tables import agents, blocks, context, conversations, events, messages, runs
+from holdfast.storage.used_tools import names_of_used_tools, write_used_tools
 
 
 def checkpoint(connection: Connection, lease: Lease, change: Change, now: datetime) -> bool:
@@ -40,12 +43,13 @@ def checkpoint(connection: Connection, lease: Lease, change: Change, now: dateti
     return row["cancel_asked_at"] is not None and change.rest is None
 
 
-def settle_waiting(connection: Connection, run_id: str, change: Change, now: datetime) -> bool:
-    """Write a change to a run that rests waiting for a human. False if somebody else settled it first."""
+def settle_resting(connection: Connection, run_id: str, change: Change, now: datetime) -> bool:
+    """Write a change to a run that waits for a human or in the queue. False if somebody else was faster."""
     if change.rest is None:
         raise Broken("A waiting run can only be changed by bringing it to rest again.")
-    waits = (runs.c.id == run_id, runs.c.status == "completed", runs.c.stop_reason == "requires_approval")
-    fence = update(runs).where(*waits).values(status=change.rest.status, **_run_values(change)).returning(*_FENCED)
+    asks = and_(runs.c.status == "completed", runs.c.stop_reason == "requires_approval")
+    fence = update(runs).where(runs.c.id == run_id, or_(asks, and_(runs.c.status == "created", runs.c.queued)))
+    fence = fence.values(status=change.rest.status, **_run_values(change)).returning(*_FENCED)
     row = connection.execute(fence).mappings().first()
     if row is None:
         return False
@@ -66,6 +70,7 @@ def first_change(connection: Connection, run: Run, change: Change, now: datetime
         "agent_id": run.agent_id,
         "turn_id": run.turn_id,
         "metadata": run.metadata,
+        "callback_url": run.callback_url,
     }
     _write(connection, owner, change, now)
 
@@ -79,7 +84,15 @@ def idle_change(connection: Connection, change: Change, now: datetime) -> None:
     _write(connection, {"id": None, "turn_id": None, **owner}, change, now)
 
 
-_FENCED = (runs.c.id, runs.c.org_id, runs.c.agent_id, runs.c.turn_id, runs.c.metadata, runs.c.cancel_asked_at)
+_FENCED = (
+    runs.c.id,
+    runs.c.org_id,
+    runs.c.agent_id,
+    runs.c.turn_id,
+    runs.c.metadata,
+    runs.c.cancel_asked_at,
+    runs.c.callback_url,
+)
 
 
 def _run_values(change: Change) -> dict[str, Any]:
@@ -113,12 +126,16 @@ def _write(connection: Connection, run: dict[str, Any], change: Change, now: dat
     if change.cut:
         _cut_context(connection, change)
     write_calls(connection, run, change, now)
+    write_used_tools(connection, run, change)
+    if change.rulings:
+        audit.record(connection, run["org_id"], change.rulings, change.decided_by, now)
     for edit in change.edits:
         connection.execute(update(blocks).where(blocks.c.id == edit.block_id).values(value=edit.value, updated_at=now))
     if change.events:
         append_page(connection, run["id"], change.first_event, change.events, now)
     if change.rest:
         _come_to_rest(connection, run, change.rest)
+        announce(connection, run, change, now)
 
 
 def _move_conversation(connection: Connection, change: Change) -> None:
@@ -200,9 +217,8 @@ def _come_to_rest(connection: Connection, run: dict[str, Any], rest: Rest) -> No
         merged |= {"error": rest.error} if rest.error is not None else {}
         merged |= {"result": rest.result} if rest.result is not None else {}
         connection.execute(update(runs).where(runs.c.id == run["id"]).values(metadata=merged))
-    used = select(ledger.c.name).where(ledger.c.run_id == run["id"], ledger.c.executed).distinct()
-    if names := list(connection.execute(used).scalars()):
-        connection.execute(update(runs).where(runs.c.id == run["id"]).values(tools_used=sorted(names)))
+    if names := names_of_used_tools(connection, run["id"]):
+        connection.execute(update(runs).where(runs.c.id == run["id"]).values(tools_used=names))
     connection.execute(
         update(agents)
         .where(agents.c.id == run["agent_id"])

@@ -1,13 +1,22 @@
-"""Column types that mean the same on SQLite and Postgres, and the columns that many tables share."""
+"""Column types that mean the same on SQLite and Postgres, the columns that many tables share, the names of keys."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Column, Dialect, ForeignKey, String, text
+from sqlalchemy import JSON, BigInteger, Column, Dialect, ForeignKey, MetaData, String, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeDecorator
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

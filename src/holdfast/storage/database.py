@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -20,7 +21,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import orjson
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.pool import NullPool, QueuePool
+
+from holdfast.core.errors import Conflict, Invalid
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -148,6 +152,17 @@ class _Writer:
             return job, None, error
 
 
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    """The database's refusals as our own errors, so that no other room has to know SQL."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise Conflict(f"This conflicts with what is stored: {error.orig}") from error
+    except DataError as error:
+        raise Invalid(f"The database cannot keep this value: {error.orig}") from error
+
+
 class Database:
     def __init__(self, url: str) -> None:
         self.engine = make_engine(url)
@@ -161,19 +176,21 @@ class Database:
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in a transaction of its own that sees one state of the database."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: self._read(lambda c: work(c, *args, **kwargs)))
+        with _told_plainly():
+            return await loop.run_in_executor(self._threads, lambda: self._read(lambda c: work(c, *args, **kwargs)))
 
     async def write(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in one transaction; it is durable when this returns.
 
         A caller that is cancelled while it waits does not undo the write: what was handed over is written.
         """
-        if self._writer is not None:
-            written: T = await asyncio.shield(self._writer.submit(lambda c: work(c, *args, **kwargs)))
-            return written
-        loop = asyncio.get_running_loop()
-        job = loop.run_in_executor(self._threads, lambda: self._write(lambda c: work(c, *args, **kwargs)))
-        return await asyncio.shield(job)
+        with _told_plainly():
+            if self._writer is not None:
+                written: T = await asyncio.shield(self._writer.submit(lambda c: work(c, *args, **kwargs)))
+                return written
+            loop = asyncio.get_running_loop()
+            job = loop.run_in_executor(self._threads, lambda: self._write(lambda c: work(c, *args, **kwargs)))
+            return await asyncio.shield(job)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         if not self.is_sqlite:

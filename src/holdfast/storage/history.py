@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Select, and_, delete, or_, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.errors import Conflict, NotFound
-from holdfast.core.lifecycle import ACTIVE
+from holdfast.core.lifecycle import ACTIVE, WAITING_CALLS
 from holdfast.core.messages import Message
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.history import MessageScope, RunFilter, StepFilter
@@ -17,10 +17,11 @@ from holdfast.ports.paging import Page
 from holdfast.storage.conversations import in_lineage
 from holdfast.storage.database import Database
 from holdfast.storage.paging import page_rows
+from holdfast.storage.run_listing import list_runs
 from holdfast.storage.run_store import get_run, run_value
 from holdfast.storage.situations import message_value
 from holdfast.storage.steps import step_value
-from holdfast.storage.tables import conversations, messages, runs, steps
+from holdfast.storage.tables import conversations, ledger, messages, runs, steps
 
 
 class SqlHistory:
@@ -34,7 +35,12 @@ class SqlHistory:
         return await self._database.read(_message, actor, message_id)
 
     async def runs(self, actor: Actor, wanted: RunFilter, page: Page) -> Sequence[Run]:
-        return await self._database.read(_runs, actor, wanted, page)
+        return await self._database.read(list_runs, actor, wanted, page)
+
+    async def waiting_runs(
+        self, actor: Actor, *, agent_id: str | None = None, conversation_id: str | None = None
+    ) -> Sequence[Run]:
+        return await self._database.read(_waiting_runs, actor, agent_id, conversation_id)
 
     async def run(self, actor: Actor, run_id: str) -> Run:
         return await self._database.read(get_run, run_id, actor)
@@ -77,18 +83,20 @@ def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: P
     keys = (messages.c.seq,) if one_line else (messages.c.created_at, messages.c.seq, messages.c.id)
     query = _scoped(actor, scope)
     for cursor, newer in ((page.after, True), (page.before, False)):
-        if cursor is not None:
-            query = query.where(_on_side(connection, actor, keys, cursor, newer))
+        if cursor is not None and (side := _on_side(connection, actor, keys, cursor, newer)) is not None:
+            query = query.where(side)
+        elif cursor is not None and scope.strict_cursors:
+            raise NotFound(f"No message found with id '{cursor}'.")
     order = [key.asc() if page.ascending else key.desc() for key in keys]
     return [message_value(row) for row in connection.execute(query.order_by(*order).limit(page.limit)).mappings()]
 
 
 def _on_side(connection: Connection, actor: Actor, keys: tuple[Any, ...], cursor: str, newer: bool) -> Any:
-    """The messages on one side of the cursor, comparing key by key."""
+    """The messages on one side of the cursor, comparing key by key; None if nobody knows the cursor."""
     query = select(*keys).where(messages.c.id == cursor, messages.c.org_id == actor.org_id)
     place = connection.execute(query).first()
     if place is None:
-        raise NotFound(f"No message found with id '{cursor}'.")
+        return None
     alternatives = []
     for index, key in enumerate(keys):
         same = [keys[i] == place[i] for i in range(index)]
@@ -107,29 +115,32 @@ def _message(connection: Connection, actor: Actor, message_id: str) -> Message:
 # ---- runs -----------------------------------------------------------------------------------------------------------
 
 
-def _runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Page) -> list[Run]:
-    query = select(runs).where(runs.c.org_id == actor.org_id)
-    if wanted.agent_ids:
-        query = query.where(runs.c.agent_id.in_(wanted.agent_ids))
-    if wanted.statuses:
-        query = query.where(runs.c.status.in_(wanted.statuses))
-    if wanted.stop_reason is not None:
-        query = query.where(runs.c.stop_reason == wanted.stop_reason)
-    if wanted.background is not None:
-        query = query.where(runs.c.background == wanted.background)
-    if wanted.conversation_id is not None:
-        query = query.where(runs.c.conversation_id == wanted.conversation_id)
-    if wanted.project_id is not None:
-        query = query.where(runs.c.project_id == wanted.project_id)
-    key = runs.c.total_duration_ns if page.order_by == "duration" else runs.c.created_at
-    return [run_value(row) for row in page_rows(connection, query, runs, page, key)]
+def _waiting_runs(connection: Connection, actor: Actor, agent_id: str | None, conversation_id: str | None) -> list[Run]:
+    waiting = select(ledger.c.run_id).where(
+        ledger.c.org_id == actor.org_id, ~ledger.c.returned, ledger.c.status.in_(sorted(WAITING_CALLS))
+    )
+    if agent_id is not None:
+        waiting = waiting.where(ledger.c.agent_id == agent_id)
+    if conversation_id is not None:
+        waiting = waiting.where(ledger.c.conversation_id == conversation_id)
+    query = select(runs).where(runs.c.id.in_(waiting)).order_by(runs.c.created_at, runs.c.id)
+    return [run_value(row) for row in connection.execute(query).mappings()]
 
 
 def _delete_run(connection: Connection, actor: Actor, run_id: str) -> None:
-    """The run and what it logged go; the messages it wrote are the conversation's and stay."""
+    """The run goes, with all that hangs on it; the messages it wrote are the conversation's and stay, on their own.
+
+    Its turn must be over: a later run of the same turn still reads what this one called.
+    """
     run = get_run(connection, run_id, actor)
-    if run.status in ACTIVE or run.stop_reason == "requires_approval":
+    at_work = select(runs.c.id).where(runs.c.conversation_id == run.conversation_id, runs.c.turn_id == run.turn_id)
+    at_work = at_work.where(runs.c.status.in_(sorted(ACTIVE)))
+    waiting = select(ledger.c.call_id).where(ledger.c.run_id == run_id, ~ledger.c.returned)
+    if connection.execute(at_work).first() or connection.execute(waiting).first():
         raise Conflict(f"Run {run_id} is not finished; cancel it first.")
+    its_steps = messages.c.step_id.in_(select(steps.c.id).where(steps.c.run_id == run_id))
+    connection.execute(update(messages).where(its_steps).values(step_id=None))
+    connection.execute(update(messages).where(messages.c.run_id == run_id).values(run_id=None))
     connection.execute(delete(runs).where(runs.c.id == run_id))
 
 

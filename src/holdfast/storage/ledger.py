@@ -6,8 +6,9 @@ written: the update names the states it may come from, and finding none of them 
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID, uuid5
 
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.engine import RowMapping
@@ -16,9 +17,11 @@ from holdfast.core.codec import decode, encode
 from holdfast.core.errors import Broken
 from holdfast.core.lifecycle import CALL_CHANGES, OPEN_CALLS, CallStatus
 from holdfast.core.messages import ToolCall, ToolReturnsBody, plain_text
-from holdfast.core.state import Call
+from holdfast.core.state import Call, Ruling
 from holdfast.ports.runs import Change
-from holdfast.storage.tables import ledger
+from holdfast.storage.tables import announcements, ledger
+
+_NAMESPACE = UUID("6f1a7c1e-52c0-4f5e-9d0b-6d3c7b3a9c11")
 
 
 def _call_sources(after: CallStatus) -> list[str]:
@@ -31,9 +34,24 @@ def write_calls(connection: Connection, run: dict[str, Any], change: Change, now
         connection.execute(insert(ledger), rows)
     for call in change.changed_calls:
         _change_call(connection, call, now)
+    _announce(connection, run["org_id"], (*change.new_calls, *change.changed_calls), change.rulings, now)
     if any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
         unreturned = (ledger.c.conversation_id == change.conversation_id, ~ledger.c.returned)
         connection.execute(update(ledger).where(*unreturned).values(returned=True))
+
+
+def _announce(
+    connection: Connection, org_id: str, touched: tuple[Call, ...], rulings: tuple[Ruling, ...], now: datetime
+) -> None:
+    """What the inbox has to say of this change: calls that began to wait, and calls that no longer do."""
+    told = [("requested", call) for call in touched if call.waiting]
+    told += [("settled", ruling.call) for ruling in rulings if ruling.call.request_id is not None]
+    rows = [
+        {"org_id": org_id, "kind": kind, "approval_id": approval_id(call.step_id, call.call.id), "created_at": now}
+        for kind, call in told
+    ]
+    if rows:
+        connection.execute(insert(announcements), rows)
 
 
 def _call_row(call: Call, run: dict[str, Any], conversation_id: str, now: datetime) -> dict[str, Any]:
@@ -53,7 +71,33 @@ def _call_row(call: Call, run: dict[str, Any], conversation_id: str, now: dateti
         "created_at": now,
         "started_at": now if call.status == "started" else None,
         "settled_at": None if call.status in OPEN_CALLS else now,
+        "digest": call.digest,
+        "notes": list(call.notes),
+        **_asked(call, now),
         **_call_progress(call),
+    }
+
+
+def approval_id(step_id: str, call_id: str) -> str:
+    """The id under which a waiting call is found in the inbox: the same for ever for the same call."""
+    return f"approval-{uuid5(_NAMESPACE, f'{step_id}:{call_id}')}"
+
+
+def _asked(call: Call, now: datetime) -> dict[str, Any]:
+    """When a human was asked, and until when there is time to answer."""
+    if not call.waiting:
+        return {"approval_id": None, "asked_at": None, "expires_at": None, "on_expiry": None, "warn_at": None}
+    expiry = call.expiry
+    expires = None if expiry is None else now + timedelta(seconds=expiry.after_seconds)
+    warn = None
+    if expiry is not None and expires is not None and expiry.warn_before_seconds is not None:
+        warn = max(now, expires - timedelta(seconds=expiry.warn_before_seconds))
+    return {
+        "approval_id": approval_id(call.step_id, call.call.id),
+        "asked_at": now,
+        "expires_at": expires,
+        "on_expiry": expiry.then if expiry else None,
+        "warn_at": warn,
     }
 
 
@@ -63,11 +107,14 @@ def _call_progress(call: Call) -> dict[str, Any]:
         "request_id": call.request_id,
         "executed": call.executed,
         "result": None if call.result is None else encode(call.result),
+        "edited": call.edited,
     }
 
 
 def _change_call(connection: Connection, call: Call, now: datetime) -> None:
     progress = _call_progress(call)
+    if call.status == "unknown":
+        progress |= _asked(call, now)
     if call.status == "started":
         progress["started_at"] = now
     elif call.status not in OPEN_CALLS:
@@ -111,4 +158,8 @@ def _call(row: RowMapping) -> Call:
         row["client_side"],
         decode(row["result"]) if row["result"] is not None else None,
         row["executed"],
+        row["edited"],
+        row["digest"],
+        None,
+        tuple(row["notes"]),
     )

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, or_, select, update
+from sqlalchemy import Connection, and_, exists, insert, or_, select, update
 from sqlalchemy.engine import RowMapping
-from sqlalchemy.exc import IntegrityError
 
-from holdfast.core.errors import ConversationBusy, LostLease, NotFound
-from holdfast.core.lifecycle import ACTIVE
+from holdfast.core.errors import Conflict, ConversationBusy, LostLease, NotFound
+from holdfast.core.lifecycle import ACTIVE, WAITING_CALLS
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.clock import Clock
-from holdfast.ports.runs import Change, Lease, LogPage, Situation
+from holdfast.ports.runs import Change, KnownRequest, Lease, LogPage, Situation
 from holdfast.storage import checkpoint as checkpoints
 from holdfast.storage import log
 from holdfast.storage.database import Database
 from holdfast.storage.rows import from_row, to_row
+from holdfast.storage.run_keys import known_request, write_keys
 from holdfast.storage.situations import situation
 from holdfast.storage.steps import steps_of_run
-from holdfast.storage.tables import runs
+from holdfast.storage.tables import ledger, runs
 
 _ACTIVE = sorted(ACTIVE)
 
@@ -36,19 +36,25 @@ class SqlRunStore:
     async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
         try:
             await self._database.write(_begin, run, lease, change, self._clock.now())
-        except IntegrityError as error:
+        except Conflict as error:
             if "uq_runs_active_conversation" in str(error) or "runs.conversation_id" in str(error):
                 raise ConversationBusy(None) from error
             raise
 
+    async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
+        return await self._database.read(known_request, conversation_id, keys)
+
     async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
-        return await self._database.write(_claim, run_id, owner, now, expires_at)
+        try:
+            return await self._database.write(_claim, run_id, owner, now, expires_at)
+        except Conflict:  # another run took the conversation first: the index holds
+            return None
 
     async def checkpoint(self, lease: Lease, change: Change) -> bool:
         return await self._database.write(checkpoints.checkpoint, lease, change, self._clock.now())
 
-    async def settle_waiting(self, run_id: str, change: Change) -> bool:
-        return await self._database.write(checkpoints.settle_waiting, run_id, change, self._clock.now())
+    async def settle_resting(self, run_id: str, change: Change) -> bool:
+        return await self._database.write(checkpoints.settle_resting, run_id, change, self._clock.now())
 
     async def change_idle(self, change: Change) -> None:
         await self._database.write(_change_idle, change, self._clock.now())
@@ -74,6 +80,9 @@ class SqlRunStore:
     async def abandoned(self, now: datetime) -> Sequence[str]:
         return await self._database.read(_abandoned, now)
 
+    async def promotable(self) -> Sequence[str]:
+        return await self._database.read(_promotable)
+
     async def free_leases(self) -> None:
         await self._database.write(_free_leases)
 
@@ -91,22 +100,25 @@ def _change_idle(connection: Connection, change: Change, now: datetime) -> None:
 
 def _begin(connection: Connection, run: Run, lease: Lease | None, change: Change | None, now: datetime) -> None:
     """Insert the run, and its first change with it. One active run per conversation: the index says so too."""
-    refuse_if_busy(connection, run.conversation_id)
+    if not run.queued:
+        refuse_if_busy(connection, run.conversation_id)
     row = to_row(runs, run)
     row |= {"lease_epoch": 0, "lease_owner": None, "lease_expires_at": None}
     if lease is not None:
         row |= {"lease_epoch": lease.epoch, "lease_owner": lease.owner, "lease_expires_at": lease.expires_at}
     connection.execute(insert(runs), row)
+    write_keys(connection, run, now)
     if change is not None:
         checkpoints.first_change(connection, run, change, now)
 
 
 def _claim(connection: Connection, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+    """Take a run that nobody holds. A queued one leaves the queue by this, if its conversation is free."""
     free = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < now)
     statement = (
         update(runs)
-        .where(runs.c.id == run_id, runs.c.status.in_(_ACTIVE), ~runs.c.queued, free)
-        .values(lease_owner=owner, lease_epoch=runs.c.lease_epoch + 1, lease_expires_at=expires_at)
+        .where(runs.c.id == run_id, runs.c.status.in_(_ACTIVE), free)
+        .values(queued=False, lease_owner=owner, lease_epoch=runs.c.lease_epoch + 1, lease_expires_at=expires_at)
         .returning(runs.c.lease_epoch)
     )
     epoch = connection.execute(statement).scalar()
@@ -146,6 +158,26 @@ def _abandoned(connection: Connection, now: datetime) -> list[str]:
     free = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < now)
     query = select(runs.c.id).where(runs.c.status.in_(_ACTIVE), ~runs.c.queued, free).order_by(runs.c.created_at)
     return list(connection.execute(query).scalars())
+
+
+def _promotable(connection: Connection) -> list[str]:
+    other = runs.alias("other")
+    earlier = or_(
+        other.c.created_at < runs.c.created_at, and_(other.c.created_at == runs.c.created_at, other.c.id < runs.c.id)
+    )
+    held = exists().where(
+        other.c.conversation_id == runs.c.conversation_id,
+        other.c.status.in_(_ACTIVE),
+        other.c.id != runs.c.id,
+        or_(~other.c.queued, earlier),
+    )
+    waits = exists().where(
+        ledger.c.conversation_id == runs.c.conversation_id,
+        ~ledger.c.returned,
+        ledger.c.status.in_(sorted(WAITING_CALLS)),
+    )
+    query = select(runs.c.id).where(runs.c.queued, runs.c.status == "created", ~held, ~waits)
+    return list(connection.execute(query.order_by(runs.c.created_at).limit(100)).scalars())
 
 
 def _free_leases(connection: Connection) -> None:

@@ -7,12 +7,23 @@ from sqlalchemy.engine import RowMapping
 
 from holdfast.core.codec import decode_body
 from holdfast.core.errors import NotFound
+from holdfast.core.gate import Allowance
 from holdfast.core.messages import Message
 from holdfast.core.records import Agent, Block, Conversation, Tool
 from holdfast.ports.runs import Situation
 from holdfast.storage.ledger import called_in_turn, unreturned
 from holdfast.storage.rows import from_row
-from holdfast.storage.tables import agent_blocks, agent_tools, agents, blocks, context, conversations, messages, tools
+from holdfast.storage.tables import (
+    agent_blocks,
+    agent_tools,
+    agents,
+    allowances,
+    blocks,
+    context,
+    conversations,
+    messages,
+    tools,
+)
 
 
 def situation(connection: Connection, conversation_id: str, known_version: int | None = None) -> Situation:
@@ -36,7 +47,16 @@ def situation(connection: Connection, conversation_id: str, known_version: int |
         turn_id=turn_id,
         called=called,
         last_result=last_result,
+        allowances=allowances_of(connection, conversation_id),
     )
+
+
+def allowances_of(connection: Connection, conversation_id: str) -> tuple[Allowance, ...]:
+    """What a human has allowed for this conversation and not taken back."""
+    query = select(allowances.c.id, allowances.c.tool_name, allowances.c.arguments_digest).where(
+        allowances.c.conversation_id == conversation_id, allowances.c.revoked_at.is_(None)
+    )
+    return tuple(Allowance(*row) for row in connection.execute(query))
 
 
 def tools_of(connection: Connection, agent_id: str) -> tuple[Tool, ...]:

@@ -1,7 +1,8 @@
 """Every table, as the migrations build it (a test proves the two equal).
 
 Reading order: who (organisations, users, keys), what they keep (agents, tools, blocks), the line of messages
-(conversations, lineage, messages, context), the work (runs, steps, ledger, decisions, events, outbox).
+(conversations, lineage, messages, context), the work (the ledger and what humans decided; runs, with their steps and
+events, stand in `run_tables`).
 
 Records keep the columns one filters or sorts by, and everything else in `document`. Deleting an agent, a
 conversation or a run takes along what hangs on it, by foreign keys with ON DELETE CASCADE.
@@ -15,7 +16,6 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
-    MetaData,
     String,
     Table,
     Text,
@@ -23,16 +23,13 @@ from sqlalchemy import (
 )
 
 from holdfast.storage.columns import Document, Moment, id_column, only_where, org_column, owned_by, stamp_columns
-
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
-
+from holdfast.storage.columns import metadata as metadata
+from holdfast.storage.run_tables import events as events
+from holdfast.storage.run_tables import outbox as outbox
+from holdfast.storage.run_tables import run_keys as run_keys
+from holdfast.storage.run_tables import run_tools as run_tools
+from holdfast.storage.run_tables import runs as runs
+from holdfast.storage.run_tables import steps as steps
 
 # ---- who ------------------------------------------------------------------------------------------------------
 
@@ -209,90 +206,6 @@ context = Table(
 
 # ---- the work -------------------------------------------------------------------------------------------------------
 
-runs = Table(
-    "runs",
-    metadata,
-    id_column(),
-    org_column(),
-    owned_by("agents", "agent_id"),
-    owned_by("conversations", "conversation_id"),
-    Column("in_default_conversation", Boolean, nullable=False),
-    Column("status", String, nullable=False),
-    Column("stop_reason", String),
-    Column("turn_id", String, nullable=False),
-    Column("background", Boolean, nullable=False),
-    Column("queued", Boolean, nullable=False),
-    Column("request", Document, nullable=False),
-    Column("metadata", Document, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("created_by", String),
-    Column("completed_at", Moment),
-    Column("lease_owner", String),
-    Column("lease_epoch", BigInteger, nullable=False),
-    Column("lease_expires_at", Moment),
-    Column("cancel_asked_at", Moment),
-    Column("cancel_asked_by", String),
-    Column("cancel_reason", Text),
-    Column("last_event", BigInteger, nullable=False),
-    Column("callback_url", Text),
-    Column("callback_sent_at", Moment),
-    Column("callback_status_code", Integer),
-    Column("callback_error", Text),
-    Column("base_template_id", String),
-    Column("project_id", String),
-    Column("ttft_ns", BigInteger),
-    Column("total_duration_ns", BigInteger),
-    Column("num_steps", Integer, nullable=False),
-    Column("tools_used", Document, nullable=False),
-    Index("ix_runs_org_created", "org_id", "created_at", "id"),
-    Index("ix_runs_agent_created", "agent_id", "created_at", "id"),
-    Index("ix_runs_conversation_created", "conversation_id", "created_at", "id"),
-    Index("ix_runs_org_status_created", "org_id", "status", "created_at", "id"),
-    Index(
-        "uq_runs_active_conversation",
-        "conversation_id",
-        unique=True,
-        **only_where("status IN ('created', 'running') AND NOT queued"),
-    ),
-    Index(
-        "ix_runs_active_lease",
-        "lease_expires_at",
-        **only_where("status IN ('created', 'running')"),
-    ),
-)
-
-steps = Table(
-    "steps",
-    metadata,
-    id_column(),
-    org_column(),
-    owned_by("runs", "run_id"),
-    owned_by("agents", "agent_id"),
-    Column("created_at", Moment, nullable=False),
-    Column("status", String, nullable=False),
-    Column("stop_reason", String),
-    Column("model", String),
-    Column("model_handle", String),
-    Column("provider_name", String),
-    Column("model_endpoint", String),
-    Column("context_window_limit", Integer),
-    Column("prompt_tokens", Integer, nullable=False),
-    Column("completion_tokens", Integer, nullable=False),
-    Column("cached_input_tokens", Integer),
-    Column("cache_write_tokens", Integer),
-    Column("reasoning_tokens", Integer),
-    Column("error", Document),
-    Column("feedback", String),
-    Column("tags", Document, nullable=False),
-    Column("project_id", String),
-    Column("llm_ns", BigInteger),
-    Column("tool_ns", BigInteger),
-    Column("step_ns", BigInteger),
-    Index("ix_steps_org_created", "org_id", "created_at", "id"),
-    Index("ix_steps_run_created", "run_id", "created_at", "id"),
-    Index("ix_steps_agent_created", "agent_id", "created_at", "id"),
-)
-
 ledger = Table(
     "ledger",
     metadata,
@@ -312,6 +225,14 @@ ledger = Table(
     Column("executed", Boolean, nullable=False),
     Column("result", Document),
     Column("returned", Boolean, nullable=False),
+    Column("edited", Text),
+    Column("digest", String, nullable=False),
+    Column("notes", Document, nullable=False),
+    Column("approval_id", String, unique=True),
+    Column("asked_at", Moment),
+    Column("expires_at", Moment),
+    Column("on_expiry", String),
+    Column("warn_at", Moment),
     Column("created_at", Moment, nullable=False),
     Column("started_at", Moment),
     Column("settled_at", Moment),
@@ -323,6 +244,26 @@ ledger = Table(
     ),
     Index("ix_ledger_turn", "turn_id", "created_at", "position"),
     Index("ix_ledger_run", "run_id"),
+    Index("ix_ledger_expiry", "expires_at", **only_where("expires_at IS NOT NULL AND NOT returned")),
+    Index("ix_ledger_warning", "warn_at", **only_where("warn_at IS NOT NULL AND NOT returned")),
+    Index("ix_ledger_asked", "org_id", "asked_at", "approval_id", **only_where("approval_id IS NOT NULL")),
+)
+
+allowances = Table(
+    "allowances",
+    metadata,
+    id_column(),
+    org_column(),
+    owned_by("agents", "agent_id"),
+    owned_by("conversations", "conversation_id"),
+    Column("tool_name", String, nullable=False),
+    Column("arguments_digest", String),
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", String),
+    Column("revoked_at", Moment),
+    Column("revoked_by", String),
+    Index("ix_allowances_conversation", "conversation_id"),
+    Index("ix_allowances_org_created", "org_id", "created_at", "id"),
 )
 
 decisions = Table(
@@ -336,35 +277,21 @@ decisions = Table(
     Column("decided_by", String),
     Column("decided_at", Moment, nullable=False),
     Column("reason", Text),
+    Column("tool_name", String, nullable=False),
+    Column("tool_digest", String, nullable=False),
     Column("arguments_digest", String, nullable=False),
     Column("previous_hash", String, nullable=False),
     Column("hash", String, nullable=False),
-    UniqueConstraint("step_id", "call_id"),
+    Index("ix_decisions_call", "step_id", "call_id"),
 )
 
-events = Table(
-    "events",
+announcements = Table(
+    "announcements",
     metadata,
-    owned_by("runs", "run_id", primary_key=True),
-    Column("first_seq", BigInteger, primary_key=True),
-    Column("last_seq", BigInteger, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("body", Text, nullable=False),
-    Index("ix_events_created", "created_at"),
-)
-
-outbox = Table(
-    "outbox",
-    metadata,
-    id_column(),
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     org_column(),
-    owned_by("runs", "run_id"),
-    Column("url", Text, nullable=False),
-    Column("payload", Document, nullable=False),
-    Column("status", String, nullable=False),
-    Column("attempts", Integer, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("approval_id", String, nullable=False),
     Column("created_at", Moment, nullable=False),
-    Column("next_attempt_at", Moment, nullable=False),
-    Column("last_error", Text),
-    Index("ix_outbox_due", "status", "next_attempt_at"),
+    Index("ix_announcements_org", "org_id", "number"),
 )

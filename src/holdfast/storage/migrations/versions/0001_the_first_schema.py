@@ -46,6 +46,21 @@ def upgrade() -> None:
         batch_op.create_index("ix_agents_org_created", ["org_id", "created_at", "id"], unique=False)
 
     op.create_table(
+        "announcements",
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("org_id", sa.String(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("approval_id", sa.String(), nullable=False),
+        sa.Column("created_at", columns.Moment(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["org_id"], ["organizations.id"], name=op.f("fk_announcements_org_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_announcements")),
+    )
+    with op.batch_alter_table("announcements", schema=None) as batch_op:
+        batch_op.create_index("ix_announcements_org", ["org_id", "number"], unique=False)
+
+    op.create_table(
         "blocks",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("org_id", sa.String(), nullable=False),
@@ -77,13 +92,17 @@ def upgrade() -> None:
         sa.Column("decided_by", sa.String(), nullable=True),
         sa.Column("decided_at", columns.Moment(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("tool_name", sa.String(), nullable=False),
+        sa.Column("tool_digest", sa.String(), nullable=False),
         sa.Column("arguments_digest", sa.String(), nullable=False),
         sa.Column("previous_hash", sa.String(), nullable=False),
         sa.Column("hash", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name=op.f("fk_decisions_org_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("number", name=op.f("pk_decisions")),
-        sa.UniqueConstraint("step_id", "call_id", name=op.f("uq_decisions_step_id_call_id")),
     )
+    with op.batch_alter_table("decisions", schema=None) as batch_op:
+        batch_op.create_index("ix_decisions_call", ["step_id", "call_id"], unique=False)
+
     op.create_table(
         "tools",
         sa.Column("id", sa.String(), nullable=False),
@@ -197,6 +216,31 @@ def upgrade() -> None:
         )
 
     op.create_table(
+        "allowances",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("org_id", sa.String(), nullable=False),
+        sa.Column("agent_id", sa.String(), nullable=False),
+        sa.Column("conversation_id", sa.String(), nullable=False),
+        sa.Column("tool_name", sa.String(), nullable=False),
+        sa.Column("arguments_digest", sa.String(), nullable=True),
+        sa.Column("created_at", columns.Moment(), nullable=False),
+        sa.Column("created_by", sa.String(), nullable=True),
+        sa.Column("revoked_at", columns.Moment(), nullable=True),
+        sa.Column("revoked_by", sa.String(), nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_allowances_agent_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["conversation_id"], ["conversations.id"], name=op.f("fk_allowances_conversation_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["org_id"], ["organizations.id"], name=op.f("fk_allowances_org_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_allowances")),
+    )
+    with op.batch_alter_table("allowances", schema=None) as batch_op:
+        batch_op.create_index("ix_allowances_conversation", ["conversation_id"], unique=False)
+        batch_op.create_index("ix_allowances_org_created", ["org_id", "created_at", "id"], unique=False)
+
+    op.create_table(
         "lineage",
         sa.Column("conversation_id", sa.String(), nullable=False),
         sa.Column("ancestor_id", sa.String(), nullable=False),
@@ -253,8 +297,6 @@ def upgrade() -> None:
         sa.Column("turn_id", sa.String(), nullable=False),
         sa.Column("background", sa.Boolean(), nullable=False),
         sa.Column("queued", sa.Boolean(), nullable=False),
-        sa.Column("request", columns.Document, nullable=False),
-        sa.Column("metadata", columns.Document, nullable=False),
         sa.Column("created_at", columns.Moment(), nullable=False),
         sa.Column("created_by", sa.String(), nullable=True),
         sa.Column("completed_at", columns.Moment(), nullable=True),
@@ -275,6 +317,8 @@ def upgrade() -> None:
         sa.Column("total_duration_ns", sa.BigInteger(), nullable=True),
         sa.Column("num_steps", sa.Integer(), nullable=False),
         sa.Column("tools_used", columns.Document, nullable=False),
+        sa.Column("metadata", columns.Document, nullable=False),
+        sa.Column("request", columns.Document, nullable=False),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_runs_agent_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(
             ["conversation_id"], ["conversations.id"], name=op.f("fk_runs_conversation_id"), ondelete="CASCADE"
@@ -292,8 +336,49 @@ def upgrade() -> None:
         )
         batch_op.create_index("ix_runs_agent_created", ["agent_id", "created_at", "id"], unique=False)
         batch_op.create_index("ix_runs_conversation_created", ["conversation_id", "created_at", "id"], unique=False)
+        batch_op.create_index(
+            "ix_runs_org_background_created", ["org_id", "background", "created_at", "id"], unique=False
+        )
         batch_op.create_index("ix_runs_org_created", ["org_id", "created_at", "id"], unique=False)
+        batch_op.create_index(
+            "ix_runs_org_default_created", ["org_id", "in_default_conversation", "created_at", "id"], unique=False
+        )
+        batch_op.create_index(
+            "ix_runs_org_duration",
+            ["org_id", "total_duration_ns", "id"],
+            unique=False,
+            sqlite_where=sa.text("total_duration_ns IS NOT NULL"),
+            postgresql_where=sa.text("total_duration_ns IS NOT NULL"),
+        )
+        batch_op.create_index(
+            "ix_runs_org_project_created",
+            ["org_id", "project_id", "created_at", "id"],
+            unique=False,
+            sqlite_where=sa.text("project_id IS NOT NULL"),
+            postgresql_where=sa.text("project_id IS NOT NULL"),
+        )
         batch_op.create_index("ix_runs_org_status_created", ["org_id", "status", "created_at", "id"], unique=False)
+        batch_op.create_index(
+            "ix_runs_org_steps_created",
+            ["org_id", "num_steps", "created_at", "id"],
+            unique=False,
+            sqlite_where=sa.text("completed_at IS NOT NULL"),
+            postgresql_where=sa.text("completed_at IS NOT NULL"),
+        )
+        batch_op.create_index(
+            "ix_runs_org_stop_created",
+            ["org_id", "stop_reason", "created_at", "id"],
+            unique=False,
+            sqlite_where=sa.text("stop_reason <> 'end_turn'"),
+            postgresql_where=sa.text("stop_reason <> 'end_turn'"),
+        )
+        batch_op.create_index(
+            "ix_runs_org_template_created",
+            ["org_id", "base_template_id", "created_at", "id"],
+            unique=False,
+            sqlite_where=sa.text("base_template_id IS NOT NULL"),
+            postgresql_where=sa.text("base_template_id IS NOT NULL"),
+        )
         batch_op.create_index(
             "uq_runs_active_conversation",
             ["conversation_id"],
@@ -349,6 +434,14 @@ def upgrade() -> None:
         sa.Column("executed", sa.Boolean(), nullable=False),
         sa.Column("result", columns.Document, nullable=True),
         sa.Column("returned", sa.Boolean(), nullable=False),
+        sa.Column("edited", sa.Text(), nullable=True),
+        sa.Column("digest", sa.String(), nullable=False),
+        sa.Column("notes", columns.Document, nullable=False),
+        sa.Column("approval_id", sa.String(), nullable=True),
+        sa.Column("asked_at", columns.Moment(), nullable=True),
+        sa.Column("expires_at", columns.Moment(), nullable=True),
+        sa.Column("on_expiry", sa.String(), nullable=True),
+        sa.Column("warn_at", columns.Moment(), nullable=True),
         sa.Column("created_at", columns.Moment(), nullable=False),
         sa.Column("started_at", columns.Moment(), nullable=True),
         sa.Column("settled_at", columns.Moment(), nullable=True),
@@ -359,8 +452,23 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name=op.f("fk_ledger_org_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_ledger_run_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("step_id", "call_id", name=op.f("pk_ledger")),
+        sa.UniqueConstraint("approval_id", name=op.f("uq_ledger_approval_id")),
     )
     with op.batch_alter_table("ledger", schema=None) as batch_op:
+        batch_op.create_index(
+            "ix_ledger_asked",
+            ["org_id", "asked_at", "approval_id"],
+            unique=False,
+            sqlite_where=sa.text("approval_id IS NOT NULL"),
+            postgresql_where=sa.text("approval_id IS NOT NULL"),
+        )
+        batch_op.create_index(
+            "ix_ledger_expiry",
+            ["expires_at"],
+            unique=False,
+            sqlite_where=sa.text("expires_at IS NOT NULL AND NOT returned"),
+            postgresql_where=sa.text("expires_at IS NOT NULL AND NOT returned"),
+        )
         batch_op.create_index("ix_ledger_run", ["run_id"], unique=False)
         batch_op.create_index("ix_ledger_turn", ["turn_id", "created_at", "position"], unique=False)
         batch_op.create_index(
@@ -370,6 +478,13 @@ def upgrade() -> None:
             sqlite_where=sa.text("NOT returned"),
             postgresql_where=sa.text("NOT returned"),
         )
+        batch_op.create_index(
+            "ix_ledger_warning",
+            ["warn_at"],
+            unique=False,
+            sqlite_where=sa.text("warn_at IS NOT NULL AND NOT returned"),
+            postgresql_where=sa.text("warn_at IS NOT NULL AND NOT returned"),
+        )
 
     op.create_table(
         "outbox",
@@ -378,17 +493,57 @@ def upgrade() -> None:
         sa.Column("run_id", sa.String(), nullable=False),
         sa.Column("url", sa.Text(), nullable=False),
         sa.Column("payload", columns.Document, nullable=False),
+        sa.Column("last_event", sa.BigInteger(), nullable=False),
         sa.Column("status", sa.String(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("created_at", columns.Moment(), nullable=False),
         sa.Column("next_attempt_at", columns.Moment(), nullable=False),
+        sa.Column("leased_until", columns.Moment(), nullable=True),
+        sa.Column("last_status_code", sa.Integer(), nullable=True),
         sa.Column("last_error", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name=op.f("fk_outbox_org_id"), ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_outbox_run_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_outbox")),
     )
     with op.batch_alter_table("outbox", schema=None) as batch_op:
-        batch_op.create_index("ix_outbox_due", ["status", "next_attempt_at"], unique=False)
+        batch_op.create_index(
+            "ix_outbox_due",
+            ["next_attempt_at"],
+            unique=False,
+            sqlite_where=sa.text("status = 'pending'"),
+            postgresql_where=sa.text("status = 'pending'"),
+        )
+        batch_op.create_index("ix_outbox_run", ["run_id"], unique=False)
+
+    op.create_table(
+        "run_keys",
+        sa.Column("conversation_id", sa.String(), nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("run_id", sa.String(), nullable=False),
+        sa.Column("body_digest", sa.String(), nullable=False),
+        sa.Column("created_at", columns.Moment(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["conversation_id"], ["conversations.id"], name=op.f("fk_run_keys_conversation_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_run_keys_run_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("conversation_id", "key", name=op.f("pk_run_keys")),
+    )
+    with op.batch_alter_table("run_keys", schema=None) as batch_op:
+        batch_op.create_index("ix_run_keys_created", ["created_at"], unique=False)
+        batch_op.create_index("ix_run_keys_run", ["run_id"], unique=False)
+
+    op.create_table(
+        "run_tools",
+        sa.Column("run_id", sa.String(), nullable=False),
+        sa.Column("tool", sa.String(), nullable=False),
+        sa.Column("org_id", sa.String(), nullable=False),
+        sa.Column("created_at", columns.Moment(), nullable=False),
+        sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name=op.f("fk_run_tools_org_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_run_tools_run_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "tool", name=op.f("pk_run_tools")),
+    )
+    with op.batch_alter_table("run_tools", schema=None) as batch_op:
+        batch_op.create_index("ix_run_tools_org_tool_created", ["org_id", "tool", "created_at", "run_id"], unique=False)
 
     op.create_table(
         "steps",
@@ -437,16 +592,43 @@ def downgrade() -> None:
         batch_op.drop_index("ix_steps_agent_created")
 
     op.drop_table("steps")
+    with op.batch_alter_table("run_tools", schema=None) as batch_op:
+        batch_op.drop_index("ix_run_tools_org_tool_created")
+
+    op.drop_table("run_tools")
+    with op.batch_alter_table("run_keys", schema=None) as batch_op:
+        batch_op.drop_index("ix_run_keys_run")
+        batch_op.drop_index("ix_run_keys_created")
+
+    op.drop_table("run_keys")
     with op.batch_alter_table("outbox", schema=None) as batch_op:
-        batch_op.drop_index("ix_outbox_due")
+        batch_op.drop_index("ix_outbox_run")
+        batch_op.drop_index(
+            "ix_outbox_due", sqlite_where=sa.text("status = 'pending'"), postgresql_where=sa.text("status = 'pending'")
+        )
 
     op.drop_table("outbox")
     with op.batch_alter_table("ledger", schema=None) as batch_op:
+        batch_op.drop_index(
+            "ix_ledger_warning",
+            sqlite_where=sa.text("warn_at IS NOT NULL AND NOT returned"),
+            postgresql_where=sa.text("warn_at IS NOT NULL AND NOT returned"),
+        )
         batch_op.drop_index(
             "ix_ledger_unreturned", sqlite_where=sa.text("NOT returned"), postgresql_where=sa.text("NOT returned")
         )
         batch_op.drop_index("ix_ledger_turn")
         batch_op.drop_index("ix_ledger_run")
+        batch_op.drop_index(
+            "ix_ledger_expiry",
+            sqlite_where=sa.text("expires_at IS NOT NULL AND NOT returned"),
+            postgresql_where=sa.text("expires_at IS NOT NULL AND NOT returned"),
+        )
+        batch_op.drop_index(
+            "ix_ledger_asked",
+            sqlite_where=sa.text("approval_id IS NOT NULL"),
+            postgresql_where=sa.text("approval_id IS NOT NULL"),
+        )
 
     op.drop_table("ledger")
     with op.batch_alter_table("events", schema=None) as batch_op:
@@ -463,8 +645,35 @@ def downgrade() -> None:
             sqlite_where=sa.text("status IN ('created', 'running') AND NOT queued"),
             postgresql_where=sa.text("status IN ('created', 'running') AND NOT queued"),
         )
+        batch_op.drop_index(
+            "ix_runs_org_template_created",
+            sqlite_where=sa.text("base_template_id IS NOT NULL"),
+            postgresql_where=sa.text("base_template_id IS NOT NULL"),
+        )
+        batch_op.drop_index(
+            "ix_runs_org_stop_created",
+            sqlite_where=sa.text("stop_reason <> 'end_turn'"),
+            postgresql_where=sa.text("stop_reason <> 'end_turn'"),
+        )
+        batch_op.drop_index(
+            "ix_runs_org_steps_created",
+            sqlite_where=sa.text("completed_at IS NOT NULL"),
+            postgresql_where=sa.text("completed_at IS NOT NULL"),
+        )
         batch_op.drop_index("ix_runs_org_status_created")
+        batch_op.drop_index(
+            "ix_runs_org_project_created",
+            sqlite_where=sa.text("project_id IS NOT NULL"),
+            postgresql_where=sa.text("project_id IS NOT NULL"),
+        )
+        batch_op.drop_index(
+            "ix_runs_org_duration",
+            sqlite_where=sa.text("total_duration_ns IS NOT NULL"),
+            postgresql_where=sa.text("total_duration_ns IS NOT NULL"),
+        )
+        batch_op.drop_index("ix_runs_org_default_created")
         batch_op.drop_index("ix_runs_org_created")
+        batch_op.drop_index("ix_runs_org_background_created")
         batch_op.drop_index("ix_runs_conversation_created")
         batch_op.drop_index("ix_runs_agent_created")
         batch_op.drop_index(
@@ -485,6 +694,11 @@ def downgrade() -> None:
         batch_op.drop_index("ix_lineage_ancestor")
 
     op.drop_table("lineage")
+    with op.batch_alter_table("allowances", schema=None) as batch_op:
+        batch_op.drop_index("ix_allowances_org_created")
+        batch_op.drop_index("ix_allowances_conversation")
+
+    op.drop_table("allowances")
     with op.batch_alter_table("conversations", schema=None) as batch_op:
         batch_op.drop_index(
             "uq_conversations_default", sqlite_where=sa.text("is_default"), postgresql_where=sa.text("is_default")
@@ -511,11 +725,18 @@ def downgrade() -> None:
         batch_op.drop_index("ix_tools_org_created")
 
     op.drop_table("tools")
+    with op.batch_alter_table("decisions", schema=None) as batch_op:
+        batch_op.drop_index("ix_decisions_call")
+
     op.drop_table("decisions")
     with op.batch_alter_table("blocks", schema=None) as batch_op:
         batch_op.drop_index("ix_blocks_org_created")
 
     op.drop_table("blocks")
+    with op.batch_alter_table("announcements", schema=None) as batch_op:
+        batch_op.drop_index("ix_announcements_org")
+
+    op.drop_table("announcements")
     with op.batch_alter_table("agents", schema=None) as batch_op:
         batch_op.drop_index("ix_agents_org_created")
 

@@ -1,0 +1,91 @@
+"""The filters of a listing of runs, as clients write them into the query."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Literal, get_args
+
+from fastapi import Depends, Query
+
+from holdfast.api.listing import sorted_by
+from holdfast.api.parameters import page
+from holdfast.core.errors import Invalid
+from holdfast.core.lifecycle import ACTIVE, RunStatus
+from holdfast.ports.history import DurationOperator, RunFilter, StepOperator
+from holdfast.ports.paging import Page
+
+Many = Annotated[list[str] | None, Query()]
+
+
+def _asked_runs(
+    run_id: str | None = None,
+    agent_id: str | None = None,
+    agent_ids: Many = None,
+    statuses: Many = None,
+    active: bool = False,
+    stop_reason: str | None = None,
+    background: bool | None = None,
+    conversation_id: str | None = None,
+    project_id: str | None = None,
+    template_family: str | None = None,
+    base_template_id: str | None = None,
+    start_date: datetime | None = None,
+    end_date: datetime | None = None,
+    step_count: Annotated[int | None, Query(ge=0)] = None,
+    step_count_operator: StepOperator = "eq",
+    tools_used: Many = None,
+    duration_value: Annotated[int | None, Query(ge=0)] = None,
+    duration_operator: DurationOperator = "gt",
+    duration_percentile: Annotated[int | None, Query(ge=0, le=100)] = None,
+) -> RunFilter:
+    wanted = RunFilter(
+        run_id=run_id,
+        agent_ids=[agent_id] if agent_id else agent_ids or (),
+        statuses=_statuses(statuses, active),
+        stop_reason=stop_reason,
+        background=background,
+        project_id=project_id,
+        base_template_id=template_family or base_template_id,
+        start_date=_in_utc(start_date),
+        end_date=_in_utc(end_date),
+        step_count=step_count,
+        step_count_operator=step_count_operator,
+        tools_used=tools_used or (),
+        duration_ns=duration_value,
+        duration_operator=duration_operator,
+        duration_percentile=duration_percentile,
+    )
+    return wanted if conversation_id is None else _in_conversation(wanted, conversation_id)
+
+
+def _in_conversation(wanted: RunFilter, reference: str) -> RunFilter:
+    """`default` stands for the default conversations of whichever agents are asked for, and an agent for its own."""
+    if reference == "default":
+        return replace(wanted, in_default_conversation=True)
+    if reference.startswith("agent-"):
+        both = reference if not wanted.agent_ids or reference in wanted.agent_ids else ""
+        return replace(wanted, agent_ids=(both,), in_default_conversation=True)
+    return replace(wanted, conversation_id=reference)
+
+
+def _statuses(asked: list[str] | None, active: bool) -> list[str]:
+    for status in asked or ():
+        if status not in get_args(RunStatus):
+            raise Invalid(f"'{status}' is not a valid RunStatus")
+    return sorted(ACTIVE) if active else list(asked or ())
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    """A moment without a zone is meant as UTC, as we write them."""
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+def _runs_page(asked: Annotated[Page, page(100)], ascending: bool | None = None) -> Page:
+    asked = sorted_by(asked, ("created_at", "duration"))
+    order: Literal["asc", "desc"] = "asc" if ascending else "desc"
+    return asked if ascending is None else replace(asked, order=order)
+
+
+AskedRuns = Annotated[RunFilter, Depends(_asked_runs)]
+RunsPage = Annotated[Page, Depends(_runs_page)]

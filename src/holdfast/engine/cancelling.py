@@ -1,0 +1,46 @@
+"""Cancelling a run that nobody drives: one that waits for a human, or for its turn in the queue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.core.errors import ConversationBusy
+from holdfast.core.loop import decide
+from holdfast.core.records import Run
+from holdfast.core.request import RunRequest
+from holdfast.core.state import CancelAsked
+from holdfast.engine.changes import Drawn, draw_up
+from holdfast.engine.loading import scene_of, state_of
+from holdfast.engine.wiring import Wiring
+from holdfast.ports.runs import StaleSituation
+
+MAX_LOOKS = 5
+
+
+async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
+    """Deny what waits and close every open call, in one change, unless somebody else was faster."""
+    for _ in range(MAX_LOOKS):
+        situation, context = await wiring.contexts.load(wiring.store, run.conversation_id)
+        if not run.queued and not any(call.waiting for call in situation.calls):
+            return True
+        request = RunRequest.from_json(run.request)
+        scene = scene_of(situation, context, request)
+        state = state_of(situation, scene, request)
+        if run.queued:
+            state = replace(state, calls=(), follow_ups=())
+        facts = Drawn(
+            decision=decide(state, CancelAsked()),
+            before=state,
+            scene=scene,
+            run=run,
+            request=request,
+            now=wiring.clock.now(),
+            first_event=run.last_event + 1,
+            duration_ns=run.total_duration_ns or 0,
+            decided_by=by,
+        )
+        try:
+            return await wiring.store.settle_resting(run.id, draw_up(facts))
+        except StaleSituation:
+            wiring.contexts.forget(run.conversation_id)
+    raise ConversationBusy(None)

@@ -1,0 +1,49 @@
+"""Taking over a run that nobody drives: its owner died, or its turn in the queue has come."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from holdfast.core.records import Run
+from holdfast.core.request import RunRequest
+from holdfast.core.state import Crashed, Happened, Recovered
+from holdfast.engine.driver import Driver
+from holdfast.engine.loading import scene_of, state_of
+from holdfast.engine.tenure import Tenure
+from holdfast.engine.wiring import Wiring
+from holdfast.ports.ids import new_reply_ids
+from holdfast.ports.runs import Lease
+
+log = logging.getLogger("holdfast.engine")
+
+MAX_TAKEOVERS = 10
+
+
+async def take_over(wiring: Wiring, run_id: str) -> tuple[Driver, Happened] | None:
+    """A driver for the run and what it finds, or None if somebody else has it."""
+    now = wiring.clock.now()
+    lease = await wiring.store.claim(run_id, wiring.owner, now, now + timedelta(seconds=wiring.lease_seconds))
+    if lease is None:
+        return None
+    run = await wiring.store.run(run_id)
+    request = RunRequest.from_json(run.request)
+    wiring.contexts.forget(run.conversation_id)
+    situation, context = await wiring.contexts.load(wiring.store, run.conversation_id)
+    scene = scene_of(situation, context, request)
+    steps = sum(step.status == "success" for step in await wiring.store.run_steps(run_id))
+    follow_ups = request.messages if request.answers is not None and situation.calls else ()
+    state = state_of(situation, scene, request, steps=steps, follow_ups=follow_ups)
+    wiring.feed.open(run_id, run.last_event)
+    tenure = Tenure(lease, wiring.clock, wiring.lease_seconds)
+    return Driver(wiring, run, request, tenure, scene, state), found(run, request, lease)
+
+
+def found(run: Run, request: RunRequest, lease: Lease) -> Happened:
+    """What a new owner finds: input that nobody has looked at, or work that somebody left."""
+    if lease.epoch > MAX_TAKEOVERS:
+        return Crashed(f"Run {run.id} was taken over {MAX_TAKEOVERS} times and never got any further.")
+    if run.status == "created":
+        return request.happened()
+    log.info("taking over run %s", run.id)
+    return Recovered(new_reply_ids()[1])

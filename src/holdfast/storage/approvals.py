@@ -1,0 +1,221 @@
+"""The inbox in rows: calls that wait, what expires when, and what a human has allowed for good.
+
+Implements `ports.approvals.ApprovalStore`. Everything is read from the ledger and the audit log; the only rows of its
+own are allowances and announcements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, insert, select, update
+from sqlalchemy.engine import RowMapping
+
+from holdfast.core.errors import NotFound
+from holdfast.core.gate import digest_of
+from holdfast.core.lifecycle import WAITING_CALLS
+from holdfast.core.messages import ToolCall
+from holdfast.core.records import Actor
+from holdfast.ports.approvals import Announcement, Approval, ApprovalFilter, DecisionMade, Due, KeptAllowance
+from holdfast.ports.clock import Clock
+from holdfast.ports.ids import new_id
+from holdfast.ports.paging import Page
+from holdfast.storage.database import Database
+from holdfast.storage.paging import page_rows
+from holdfast.storage.tables import agents, allowances, announcements, conversations, decisions, ledger
+
+_WAITING = sorted(WAITING_CALLS)
+_OPEN = (ledger.c.status.in_(_WAITING), ~ledger.c.returned)
+
+
+class SqlApprovals:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def listing(self, actor: Actor, wanted: ApprovalFilter, page: Page) -> Sequence[Approval]:
+        return await self._database.read(_listing, actor, wanted, page)
+
+    async def get(self, actor: Actor, approval_id: str) -> Approval:
+        return await self._database.read(_get, actor, approval_id)
+
+    async def expired(self, now: datetime) -> Sequence[Due]:
+        return await self._database.write(_expired, now)
+
+    async def warn(self, now: datetime) -> int:
+        return await self._database.write(_warn, now)
+
+    async def allow(self, actor: Actor, approval: Approval, *, exact: bool) -> str:
+        return await self._database.write(_allow, actor, approval, exact, self._clock.now())
+
+    async def allowances(self, actor: Actor, page: Page) -> Sequence[KeptAllowance]:
+        return await self._database.read(_allowances, actor, page)
+
+    async def revoke(self, actor: Actor, allowance_id: str) -> None:
+        await self._database.write(_revoke, actor, allowance_id, self._clock.now())
+
+    async def announcements(self, actor: Actor, after: int, limit: int) -> Sequence[Announcement]:
+        return await self._database.read(_announcements, actor, after, limit)
+
+    async def last_announcement(self, actor: Actor) -> int:
+        return await self._database.read(_last_announcement, actor)
+
+
+# ---- the inbox ------------------------------------------------------------------------------------------------------
+
+
+def _view() -> Select[Any]:
+    return (
+        select(ledger, agents.c.name.label("agent_name"), conversations.c.is_default)
+        .join(agents, agents.c.id == ledger.c.agent_id)
+        .join(conversations, conversations.c.id == ledger.c.conversation_id)
+        .where(ledger.c.approval_id.is_not(None))
+    )
+
+
+def _listing(connection: Connection, actor: Actor, wanted: ApprovalFilter, page: Page) -> list[Approval]:
+    query = _view().where(ledger.c.org_id == actor.org_id)
+    if wanted.waiting is not None:
+        query = query.where(*_OPEN) if wanted.waiting else query.where(~and_(*_OPEN))
+    for column, value in (
+        (ledger.c.agent_id, wanted.agent_id),
+        (ledger.c.conversation_id, wanted.conversation_id),
+        (ledger.c.name, wanted.tool_name),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    rows = page_rows(connection, query, ledger, page, ledger.c.asked_at, ledger.c.approval_id)
+    return _with_decisions(connection, rows)
+
+
+def _get(connection: Connection, actor: Actor, approval_id: str) -> Approval:
+    query = _view().where(ledger.c.org_id == actor.org_id, ledger.c.approval_id == approval_id)
+    rows = list(connection.execute(query).mappings())
+    if not rows:
+        raise NotFound(f"Approval {approval_id} not found")
+    return _with_decisions(connection, rows)[0]
+
+
+def _with_decisions(connection: Connection, rows: Sequence[RowMapping]) -> list[Approval]:
+    """The newest decision on each call: one that was lost and asked about again has several."""
+    keys = [row["step_id"] for row in rows]
+    query = select(decisions).where(decisions.c.step_id.in_(keys)).order_by(decisions.c.number)
+    made = {
+        (row["step_id"], row["call_id"]): DecisionMade(row["kind"], row["decided_by"], row["decided_at"], row["reason"])
+        for row in connection.execute(query).mappings()
+    }
+    return [_approval(row, made.get((row["step_id"], row["call_id"]))) for row in rows]
+
+
+def _approval(row: RowMapping, decision: DecisionMade | None) -> Approval:
+    waiting = row["status"] in WAITING_CALLS
+    return Approval(
+        id=row["approval_id"],
+        agent_id=row["agent_id"],
+        agent_name=row["agent_name"],
+        conversation_id=row["conversation_id"],
+        in_default_conversation=row["is_default"],
+        run_id=row["run_id"],
+        step_id=row["step_id"],
+        request_id=row["request_id"],
+        call=ToolCall(row["call_id"], row["name"], row["arguments"]),
+        status=row["status"],
+        client_side=row["client_side"],
+        asked_at=row["asked_at"],
+        expires_at=row["expires_at"],
+        on_expiry=row["on_expiry"],
+        edited=row["edited"],
+        notes=tuple(row["notes"]),
+        decision=None if waiting else decision,
+    )
+
+
+# ---- time -----------------------------------------------------------------------------------------------------------
+
+
+def _expired(connection: Connection, now: datetime) -> list[Due]:
+    query = select(ledger).where(ledger.c.expires_at <= now, *_OPEN).order_by(ledger.c.expires_at).limit(100)
+    due: list[Due] = []
+    for row in connection.execute(query).mappings():
+        if row["on_expiry"] == "keep":
+            same = (ledger.c.approval_id == row["approval_id"],)
+            connection.execute(update(ledger).where(*same).values(expires_at=None, warn_at=None))
+            continue
+        seconds = (row["expires_at"] - row["asked_at"]).total_seconds()
+        due.append(
+            Due(
+                row["approval_id"],
+                row["run_id"],
+                row["conversation_id"],
+                row["call_id"],
+                row["on_expiry"],
+                row["org_id"],
+                seconds,
+            )
+        )
+    return due
+
+
+def _warn(connection: Connection, now: datetime) -> int:
+    query = select(ledger.c.approval_id, ledger.c.org_id).where(ledger.c.warn_at <= now, *_OPEN).limit(100)
+    rows = connection.execute(query).all()
+    for approval_id, org_id in rows:
+        connection.execute(update(ledger).where(ledger.c.approval_id == approval_id).values(warn_at=None))
+        told = {"org_id": org_id, "kind": "expiring", "approval_id": approval_id, "created_at": now}
+        connection.execute(insert(announcements), told)
+    return len(rows)
+
+
+# ---- allowances and announcements -----------------------------------------------------------------------------------
+
+
+def _allow(connection: Connection, actor: Actor, approval: Approval, exact: bool, now: datetime) -> str:
+    allowance_id = new_id("allowance")
+    row = {
+        "id": allowance_id,
+        "org_id": actor.org_id,
+        "agent_id": approval.agent_id,
+        "conversation_id": approval.conversation_id,
+        "tool_name": approval.call.name,
+        "arguments_digest": digest_of(approval.call.arguments) if exact else None,
+        "created_at": now,
+        "created_by": actor.user_id,
+    }
+    connection.execute(insert(allowances), row)
+    return allowance_id
+
+
+def _allowances(connection: Connection, actor: Actor, page: Page) -> list[KeptAllowance]:
+    query = select(allowances).where(allowances.c.org_id == actor.org_id, allowances.c.revoked_at.is_(None))
+    names = ("id", "agent_id", "conversation_id", "tool_name", "arguments_digest", "created_at", "created_by")
+    rows = page_rows(connection, query, allowances, page)
+    return [KeptAllowance(**{name: row[name] for name in names}) for row in rows]
+
+
+def _revoke(connection: Connection, actor: Actor, allowance_id: str, now: datetime) -> None:
+    mine = (allowances.c.id == allowance_id, allowances.c.org_id == actor.org_id, allowances.c.revoked_at.is_(None))
+    statement = update(allowances).where(*mine).values(revoked_at=now, revoked_by=actor.user_id)
+    if connection.execute(statement).rowcount == 0:
+        raise NotFound(f"Allowance {allowance_id} not found")
+
+
+def _announcements(connection: Connection, actor: Actor, after: int, limit: int) -> list[Announcement]:
+    query = (
+        select(announcements)
+        .where(announcements.c.org_id == actor.org_id, announcements.c.number > after)
+        .order_by(announcements.c.number)
+        .limit(limit)
+    )
+    return [Announcement(row.number, row.kind, row.approval_id, row.created_at) for row in connection.execute(query)]
+
+
+def _last_announcement(connection: Connection, actor: Actor) -> int:
+    query = (
+        select(announcements.c.number)
+        .where(announcements.c.org_id == actor.org_id)
+        .order_by(announcements.c.number.desc())
+        .limit(1)
+    )
+    return connection.execute(query).scalar() or 0

@@ -1,0 +1,108 @@
+"""The outbox in rows. Implements `ports.outbox.Outbox`; `announce` is the part that checkpoints call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, or_, select, text, update
+
+from holdfast.ports.ids import new_id
+from holdfast.ports.outbox import Delivery, Outcome
+from holdfast.ports.runs import Change
+from holdfast.storage.database import Database
+from holdfast.storage.tables import outbox, runs
+
+
+class SqlOutbox:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(self, now: datetime, until: datetime, limit: int) -> Sequence[Delivery]:
+        if not await self._database.read(_any_due, now):
+            return ()  # the usual case costs no write
+        return await self._database.write(_claim, now, until, limit)
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        await self._database.write(_settle, delivery, outcome)
+
+
+def announce(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
+    """The run comes to rest in this transaction and somebody wants to be told."""
+    rest = change.rest
+    if rest is None or not run["callback_url"]:
+        return
+    metadata = dict(run["metadata"] or {}) | ({} if rest.error is None else {"error": rest.error})
+    completed_at = rest.completed_at.replace(tzinfo=None).isoformat(timespec="microseconds")
+    row = {
+        "id": new_id("webhook"),
+        "org_id": run["org_id"],
+        "run_id": run["id"],
+        "url": run["callback_url"],
+        "payload": {"status": rest.status, "completed_at": completed_at, "metadata": metadata},
+        "last_event": change.first_event + len(change.events) - 1,
+        "status": "pending",
+        "attempts": 0,
+        "created_at": now,
+        "next_attempt_at": now,
+    }
+    connection.execute(insert(outbox), row)
+
+
+_PENDING = text("outbox.status = 'pending'")  # in the very words of the partial index
+
+
+def _due(now: datetime) -> tuple[Any, ...]:
+    free = or_(outbox.c.leased_until.is_(None), outbox.c.leased_until <= now)
+    return _PENDING, outbox.c.next_attempt_at <= now, free
+
+
+def _any_due(connection: Connection, now: datetime) -> bool:
+    return connection.execute(select(outbox.c.id).where(*_due(now)).limit(1)).first() is not None
+
+
+def _claim(connection: Connection, now: datetime, until: datetime, limit: int) -> list[Delivery]:
+    """On Postgres two claimers pass each other's rows by; on SQLite there is one writer."""
+    due = select(outbox.c.id).where(*_due(now)).order_by(outbox.c.next_attempt_at).limit(limit)
+    ids = list(connection.execute(due.with_for_update(skip_locked=True)).scalars())
+    if not ids:
+        return []
+    claimed = (
+        update(outbox)
+        .where(outbox.c.id.in_(ids))
+        .values(leased_until=until, attempts=outbox.c.attempts + 1)
+        .returning(outbox)
+    )
+    return [
+        Delivery(
+            id=row["id"],
+            run_id=row["run_id"],
+            url=row["url"],
+            payload=row["payload"],
+            last_event=row["last_event"],
+            attempt=row["attempts"],
+            created_at=row["created_at"],
+        )
+        for row in connection.execute(claimed).mappings()
+    ]
+
+
+def _settle(connection: Connection, delivery: Delivery, outcome: Outcome) -> None:
+    mine = (outbox.c.id == delivery.id, outbox.c.attempts == delivery.attempt, _PENDING)
+    values: dict[str, Any] = {
+        "status": outcome.status,
+        "leased_until": None,
+        "last_status_code": outcome.status_code,
+        "last_error": outcome.error,
+    }
+    if outcome.next_attempt_at is not None:
+        values["next_attempt_at"] = outcome.next_attempt_at
+    if connection.execute(update(outbox).where(*mine).values(**values)).rowcount == 0:
+        return
+    told = {
+        "callback_sent_at": outcome.sent_at,
+        "callback_status_code": outcome.status_code,
+        "callback_error": outcome.error,
+    }
+    connection.execute(update(runs).where(runs.c.id == delivery.run_id).values(**told))

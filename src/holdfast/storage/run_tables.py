@@ -1,0 +1,209 @@
+"""The tables of runs: what each was asked, how far it came, what it showed, and whom to tell when it rests.
+
+A part of `storage.tables`, which is where other files import them from. Everything here goes with its run, by foreign
+keys with ON DELETE CASCADE.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text, text
+
+from holdfast.storage.columns import Document, Moment, id_column, metadata, only_where, org_column, owned_by
+
+runs = Table(
+    "runs",
+    metadata,
+    id_column(),
+    org_column(),
+    owned_by("agents", "agent_id"),
+    owned_by("conversations", "conversation_id"),
+    Column("in_default_conversation", Boolean, nullable=False),
+    Column("status", String, nullable=False),
+    Column("stop_reason", String),
+    Column("turn_id", String, nullable=False),
+    Column("background", Boolean, nullable=False),
+    Column("queued", Boolean, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("created_by", String),
+    Column("completed_at", Moment),
+    Column("lease_owner", String),
+    Column("lease_epoch", BigInteger, nullable=False),
+    Column("lease_expires_at", Moment),
+    Column("cancel_asked_at", Moment),
+    Column("cancel_asked_by", String),
+    Column("cancel_reason", Text),
+    Column("last_event", BigInteger, nullable=False),
+    Column("callback_url", Text),
+    Column("callback_sent_at", Moment),
+    Column("callback_status_code", Integer),
+    Column("callback_error", Text),
+    Column("base_template_id", String),
+    Column("project_id", String),
+    Column("ttft_ns", BigInteger),
+    Column("total_duration_ns", BigInteger),
+    Column("num_steps", Integer, nullable=False),
+    # SQLite reads a row from its start: what can be long stands after everything that a listing filters by.
+    Column("tools_used", Document, nullable=False),
+    Column("metadata", Document, nullable=False),
+    Column("request", Document, nullable=False),
+    Index("ix_runs_org_created", "org_id", "created_at", "id"),
+    Index("ix_runs_agent_created", "agent_id", "created_at", "id"),
+    Index("ix_runs_conversation_created", "conversation_id", "created_at", "id"),
+    # What else a listing can be led by; see storage/run_listing.py. Partial where most runs have nothing to say.
+    Index("ix_runs_org_status_created", "org_id", "status", "created_at", "id"),
+    Index("ix_runs_org_background_created", "org_id", "background", "created_at", "id"),
+    Index("ix_runs_org_default_created", "org_id", "in_default_conversation", "created_at", "id"),
+    Index(
+        "ix_runs_org_stop_created",
+        "org_id",
+        "stop_reason",
+        "created_at",
+        "id",
+        **only_where("stop_reason <> 'end_turn'"),
+    ),
+    Index(
+        "ix_runs_org_project_created",
+        "org_id",
+        "project_id",
+        "created_at",
+        "id",
+        **only_where("project_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_runs_org_template_created",
+        "org_id",
+        "base_template_id",
+        "created_at",
+        "id",
+        **only_where("base_template_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_runs_org_steps_created",
+        "org_id",
+        "num_steps",
+        "created_at",
+        "id",
+        **only_where("completed_at IS NOT NULL"),
+    ),
+    Index(  # wide, and written once per run: a percentile is counted in the index alone
+        "ix_runs_org_duration",
+        "org_id",
+        "total_duration_ns",
+        "id",
+        "created_at",
+        "status",
+        "stop_reason",
+        "background",
+        "in_default_conversation",
+        "num_steps",
+        "completed_at",
+        **only_where("total_duration_ns IS NOT NULL"),
+    ),
+    Index(
+        "ix_runs_agent_duration",
+        "agent_id",
+        "total_duration_ns",
+        "id",
+        "created_at",
+        **only_where("total_duration_ns IS NOT NULL"),
+    ),
+    Index("ix_runs_queued", "created_at", sqlite_where=text("queued = 1"), postgresql_where=text("queued")),
+    Index(
+        "uq_runs_active_conversation",
+        "conversation_id",
+        unique=True,
+        **only_where("status IN ('created', 'running') AND NOT queued"),
+    ),
+    Index(
+        "ix_runs_active_lease",
+        "lease_expires_at",
+        **only_where("status IN ('created', 'running')"),
+    ),
+)
+
+# What a request was named by its sender, so that the same request again is the same run.
+run_keys = Table(
+    "run_keys",
+    metadata,
+    owned_by("conversations", "conversation_id", primary_key=True),
+    Column("key", String, primary_key=True),
+    owned_by("runs", "run_id"),
+    Column("body_digest", String, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Index("ix_run_keys_run", "run_id"),
+    Index("ix_run_keys_created", "created_at"),
+)
+
+# Which tools a run has executed: a row for the tool's name and, if it was a kept tool, one for its id.
+run_tools = Table(
+    "run_tools",
+    metadata,
+    owned_by("runs", "run_id", primary_key=True),
+    Column("tool", String, primary_key=True),
+    org_column(),
+    Column("created_at", Moment, nullable=False),
+    Index("ix_run_tools_org_tool_created", "org_id", "tool", "created_at", "run_id"),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    id_column(),
+    org_column(),
+    owned_by("runs", "run_id"),
+    owned_by("agents", "agent_id"),
+    Column("created_at", Moment, nullable=False),
+    Column("status", String, nullable=False),
+    Column("stop_reason", String),
+    Column("model", String),
+    Column("model_handle", String),
+    Column("provider_name", String),
+    Column("model_endpoint", String),
+    Column("context_window_limit", Integer),
+    Column("prompt_tokens", Integer, nullable=False),
+    Column("completion_tokens", Integer, nullable=False),
+    Column("cached_input_tokens", Integer),
+    Column("cache_write_tokens", Integer),
+    Column("reasoning_tokens", Integer),
+    Column("error", Document),
+    Column("feedback", String),
+    Column("tags", Document, nullable=False),
+    Column("project_id", String),
+    Column("llm_ns", BigInteger),
+    Column("tool_ns", BigInteger),
+    Column("step_ns", BigInteger),
+    Index("ix_steps_org_created", "org_id", "created_at", "id"),
+    Index("ix_steps_run_created", "run_id", "created_at", "id"),
+    Index("ix_steps_agent_created", "agent_id", "created_at", "id"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    owned_by("runs", "run_id", primary_key=True),
+    Column("first_seq", BigInteger, primary_key=True),
+    Column("last_seq", BigInteger, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("ix_events_created", "created_at"),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    id_column(),
+    org_column(),
+    owned_by("runs", "run_id"),
+    Column("url", Text, nullable=False),
+    Column("payload", Document, nullable=False),
+    Column("last_event", BigInteger, nullable=False),
+    Column("status", String, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("next_attempt_at", Moment, nullable=False),
+    Column("leased_until", Moment),
+    Column("last_status_code", Integer),
+    Column("last_error", Text),
+    Index("ix_outbox_due", "next_attempt_at", **only_where("status = 'pending'")),
+    Index("ix_outbox_run", "run_id"),
+)

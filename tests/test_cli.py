@@ -1,0 +1,70 @@
+"""The command line, as processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast import __version__
+from holdfast.testing.server import ServerProcess
+
+
+def holdfast(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from holdfast.cli import main; raise SystemExit(main())", *words]
+    given = {"PATH": os.environ["PATH"], **environment}
+    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_it_says_its_version() -> None:
+    assert holdfast("--version").stdout.strip() == f"holdfast {__version__}"
+
+
+def test_migrate_says_where_the_database_was_and_is(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/x.db"
+    assert "was at nothing" in holdfast("migrate", "--database", url).stdout
+    assert "was at 0001" in holdfast("migrate", "--database", url).stdout
+
+
+def test_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
+    told = holdfast("doctor", "--database", f"sqlite:///{tmp_path}/x.db")
+    assert told.returncode == 0
+    assert "demo: 1 models" in told.stdout
+    assert "OPENAI_API_KEY" in told.stdout
+    unreachable = holdfast("doctor", "--database", "postgresql://nobody@127.0.0.1:1/none")
+    assert unreachable.returncode == 1
+    assert "cannot be reached" in unreachable.stdout
+
+
+def test_serve_refuses_to_be_reachable_without_a_password(tmp_path: Path) -> None:
+    refused = holdfast("serve", "--host", "0.0.0.0", HOLDFAST_DATA_DIR=str(tmp_path))
+    assert refused.returncode == 2
+    assert "HOLDFAST_PASSWORD" in refused.stderr
+
+
+def test_a_bad_setting_is_named(tmp_path: Path) -> None:
+    refused = holdfast("serve", "--port", "many", HOLDFAST_DATA_DIR=str(tmp_path))
+    assert refused.returncode == 2
+    assert "HOLDFAST_PORT" in refused.stderr
+
+
+def test_two_servers_on_one_sqlite_file_are_one_too_many(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/x.db"
+    with ServerProcess(url):
+        refused = holdfast("serve", "--port", "1", "--database", url)
+        assert refused.returncode != 0
+        assert "Another Holdfast is serving" in refused.stdout + refused.stderr
+
+
+def test_a_server_says_goodbye_when_asked_to_stop(tmp_path: Path) -> None:
+    server = ServerProcess(f"sqlite:///{tmp_path}/x.db")
+    server.start()
+    assert server.stop() == 0
+    assert "Traceback" not in server.log_path.read_text()
+
+
+def test_the_audit_log_of_a_new_database_holds(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/x.db"
+    holdfast("migrate", "--database", url)
+    assert "0 decisions" in holdfast("audit", "--database", url).stdout
