@@ -9,6 +9,7 @@ import platform
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -36,13 +37,19 @@ ONLY_BY_NAME = {"listing", "install"}
 SAVED = Path(__file__).parent / "results" / "latest.json"
 
 
-async def run(names: list[str], setting: Setting) -> list[Row]:
+async def run(names: list[str], setting: Setting) -> tuple[list[Row], list[str]]:
+    """The rows, and the names of measures that broke; those do not cost us the others."""
     rows: list[Row] = []
+    broken: list[str] = []
     for name in names:
         began, before = time.monotonic(), load_said()
-        rows += await MEASURES[name](setting)
+        try:
+            rows += await MEASURES[name](setting)
+        except Exception:
+            traceback.print_exc()
+            broken.append(name)
         print(f"{name}: {time.monotonic() - began:.0f} s, {before} before it", file=sys.stderr)
-    return rows
+    return rows, broken
 
 
 def save(rows: list[Row], setting: Setting, path: Path) -> None:
@@ -73,14 +80,17 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """0 if every bar is held."""
+    """0 if every bar is held, 1 if one is not, 2 if something could not be measured."""
     options = arguments()
     names = [name for name in MEASURES if name in options.names or (not options.names and name not in ONLY_BY_NAME)]
     setting = Setting(options.database, options.quick)
     gc.disable()  # a pause of ours would be taken for one of theirs
-    rows = uvloop.run(run(names, setting))
+    rows, broken = uvloop.run(run(names, setting))
     print(table(rows))
     save(rows, setting, SAVED if options.save else Path(tempfile.gettempdir()) / "holdfast-bench.json")
+    if broken:
+        print(f"Not measured, see above: {', '.join(broken)}.", file=sys.stderr)
+        return 2
     return 0 if all(row.verdict != "NOT HELD" for row in rows) else 1
 
 

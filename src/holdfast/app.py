@@ -25,8 +25,11 @@ from holdfast.api.rooms import Rooms
 from holdfast.engine.engine import Engine
 from holdfast.engine.expiry import Expiries
 from holdfast.engine.feed import Feed
+from holdfast.engine.retention import Retention
 from holdfast.engine.upkeep import Upkeep
+from holdfast.engine.webhooks import Mail, Webhooks
 from holdfast.engine.wiring import Wiring
+from holdfast.outbound.client import GuardedClient
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.model import ModelDirectory
 from holdfast.providers import catalog
@@ -45,7 +48,9 @@ from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
 from holdfast.storage.history import SqlHistory
 from holdfast.storage.migrate import migrate
+from holdfast.storage.outbox import SqlOutbox
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.retention import SqlOldEvents
 from holdfast.storage.run_store import SqlRunStore
 from holdfast.storage.search import SqlMessageSearch
 from holdfast.storage.tools import SqlTools
@@ -97,12 +102,26 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         rooms = _rooms(database, clock, models, wiring, engine)
         await engine.open(alone=database.is_sqlite)
         stack.push_async_callback(engine.close)
+        _open_chores(settings, database, wiring, stack)
         expiries = Expiries(rooms.approvals.store, store, clock, engine.start, engine.cancel)
         expiries.open()
         stack.push_async_callback(expiries.close)
         if first_start and settings.demo:
             await demo.make(rooms.agents, rooms.tools, DEFAULT_ACTOR)
         yield Holdfast(database, rooms, engine)
+
+
+def _open_chores(settings: Settings, database: Database, wiring: Wiring, stack: AsyncExitStack) -> None:
+    """What goes on beside the runs: webhooks are delivered, old events forgotten."""
+    outbound = GuardedClient(allow_private=settings.allow_private_urls)
+    stack.push_async_callback(outbound.close)
+    mail = Mail(SqlOutbox(database), wiring.store, outbound, wiring.clock, settings.webhook_secret)
+    for chore in (
+        Webhooks(mail),
+        Retention(SqlOldEvents(database), wiring.clock, settings.event_retention_days),
+    ):
+        chore.open()
+        stack.push_async_callback(chore.close)
 
 
 def _rooms(database: Database, clock: Clock, models: ModelDirectory, wiring: Wiring, engine: Engine) -> Rooms:
@@ -116,6 +135,7 @@ def _rooms(database: Database, clock: Clock, models: ModelDirectory, wiring: Wir
         engine=engine,
         upkeep=Upkeep(wiring),
         approvals=Approvals(SqlApprovals(database, clock), engine.start),
+        search=SqlMessageSearch(database),
         clock=clock,
     )
 

@@ -41,6 +41,8 @@ class Settings:
     tool_timeout_seconds: float
     event_retention_days: int
     max_body_bytes: int
+    webhook_secret: str | None
+    allow_private_urls: bool
     log_level: str
     demo: bool
 
@@ -300,6 +302,20 @@ VARIABLES: tuple[Variable, ...] = (
         reader=_whole_number(1024, 1 << 30),
         default=str(32 << 20),
         meaning="The largest request body that is read.",
+    ),
+    Variable(
+        field="webhook_secret",
+        name="HOLDFAST_WEBHOOK_SECRET",
+        reader=TEXT,
+        secret=True,
+        meaning="What webhooks are signed with (Standard Webhooks), best as whsec_ and base64. Unset: not signed.",
+    ),
+    Variable(
+        field="allow_private_urls",
+        name="HOLDFAST_ALLOW_PRIVATE_URLS",
+        reader=SWITCH,
+        default="false",
+        meaning="Whether URLs given by users may lead inside: to loopback, private networks or cloud metadata.",
     ),
     Variable(
         field="log_level",

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
 from holdfast.api import message_lists, sending, watching
-from holdfast.api.inputs import SendIn
+from holdfast.api.inputs import Sent
 from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AsActor, Body, InRooms, page
@@ -94,7 +94,7 @@ async def fork(
 
 @router.post("/{conversation_id}/messages")
 async def send(
-    rooms: InRooms, actor: AsActor, conversation_id: Reference, body: SendIn, idempotency_key: IdempotencyKey = None
+    rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Sent, idempotency_key: IdempotencyKey = None
 ) -> Response:
     conversation = await rooms.conversations.find(actor, conversation_id, body.agent_id)
     streaming = body.streaming is not False

@@ -12,6 +12,7 @@ from uuid import uuid4
 import orjson
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from holdfast.api.bodies import Wire, body_of
 from holdfast.core.errors import Invalid
 from holdfast.core.messages import (
     Answer,
@@ -194,7 +195,7 @@ class ClientToolIn(Lenient):
         return ToolSpec(self.name, self.description or "", self.parameters or {"type": "object", "properties": {}})
 
 
-class SendIn(Lenient):
+class SendIn(Wire):
     """The body of every route that sends to an agent."""
 
     messages: list[ItemIn] | None = None
@@ -216,7 +217,7 @@ class SendIn(Lenient):
     agent_id: str | None = None
     when_busy: Literal["reject", "queue", "deny_and_continue", "interrupt"] = "reject"  # Holdfast's own
 
-    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", populate_by_name=True, protected_namespaces=())
 
     @model_validator(mode="after")
     def _one_input(self) -> SendIn:
@@ -233,6 +234,9 @@ class SendIn(Lenient):
             "assistant_message_tool_kwarg": self.assistant_message_tool_kwarg,
             "include_return_message_types": self.include_return_message_types,
         }
+
+
+Sent = Annotated[SendIn, body_of(SendIn)]
 
 
 def run_request(body: SendIn, run_type: str) -> RunRequest:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.responses import Response
 
 from holdfast.api import message_lists, sending
 from holdfast.api.agent_answers import answer_one
+from holdfast.api.bodies import Wire, body_of
 from holdfast.api.conversations import compacted
-from holdfast.api.inputs import SendIn
+from holdfast.api.inputs import Sent
 from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AgentId, AsActor, Body, InRooms, MessageId, page
 from holdfast.api.responses import Json
-from holdfast.api.shapes_context import context_wire
+from holdfast.api.shapes_context import context_wire, hit_wire
 from holdfast.api.shapes_runs import run_wire
-from holdfast.core.errors import NotFound, NothingToCancel
+from holdfast.core.errors import InvalidArgument, NotFound, NothingToCancel, TellTheModel
 from holdfast.core.outward import outward
 from holdfast.core.records import Run
 from holdfast.ports.history import MessageScope, RunFilter
@@ -27,7 +29,7 @@ router = APIRouter(prefix="/v1")
 
 @router.post("/agents/{agent_id}/messages")
 async def send(
-    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn, idempotency_key: IdempotencyKey = None
+    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, idempotency_key: IdempotencyKey = None
 ) -> Response:
     conversation = await rooms.conversations.store.default_of(actor, agent_id)
     streaming = bool(body.streaming)
@@ -39,7 +41,7 @@ async def send(
 
 @router.post("/agents/{agent_id}/messages/stream")
 async def send_stream(
-    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn, idempotency_key: IdempotencyKey = None
+    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, idempotency_key: IdempotencyKey = None
 ) -> Response:
     conversation = await rooms.conversations.store.default_of(actor, agent_id)
     return await sending.send(
@@ -55,7 +57,7 @@ async def send_stream(
 
 @router.post("/agents/{agent_id}/messages/async")
 async def send_async(
-    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: SendIn, idempotency_key: IdempotencyKey = None
+    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, idempotency_key: IdempotencyKey = None
 ) -> Json:
     conversation = await rooms.conversations.store.default_of(actor, agent_id)
     return Json(run_wire(await sending.send_async(rooms, actor, conversation, body, idempotency_key)))
@@ -171,6 +173,35 @@ async def list_all(
     if not asked.ascending:
         found = list(reversed(found))
     return Json(message_lists.wire(found, include_return_message_types))
+
+
+class SearchIn(Wire):
+    query: str
+    agent_id: str | None = None
+    conversation_id: str | None = None
+    limit: int = Field(50, ge=1, le=200)
+    start_date: str | None = None
+    end_date: str | None = None
+
+
+@router.post("/messages/search")
+@router.post("/agents/messages/search")
+async def search(rooms: InRooms, actor: AsActor, body: Annotated[SearchIn, body_of(SearchIn)]) -> Json:
+    """The newest messages that hold every word of the query, among what users and agents said."""
+    try:
+        hits = await rooms.search.search_messages(
+            org_id=actor.org_id,
+            agent_id=body.agent_id,
+            query=body.query,
+            roles=("user", "assistant"),
+            limit=body.limit,
+            start=body.start_date,
+            end=body.end_date,
+            conversation_id=body.conversation_id,
+        )
+    except TellTheModel as error:
+        raise InvalidArgument(str(error)) from error
+    return Json([hit_wire(hit) for hit in hits])
 
 
 @router.get("/messages/{message_id}")

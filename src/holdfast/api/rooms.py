@@ -10,6 +10,7 @@ from holdfast.engine.upkeep import Upkeep
 from holdfast.ports.clock import Clock
 from holdfast.ports.history import History
 from holdfast.ports.model import ModelDirectory
+from holdfast.ports.search import MessageSearch
 from holdfast.records.agents import Agents
 from holdfast.records.approvals import Approvals
 from holdfast.records.blocks import Blocks
@@ -28,6 +29,7 @@ class Rooms:
     engine: Engine
     upkeep: Upkeep
     approvals: Approvals
+    search: MessageSearch
     clock: Clock
 
     def now(self) -> datetime:

@@ -18,6 +18,7 @@ from holdfast.core.messages import (
 from holdfast.core.outward import part_content, result_wire
 from holdfast.core.prompt import compile_system
 from holdfast.engine.upkeep import Overview
+from holdfast.ports.search import Hit
 
 
 def context_wire(seen: Overview) -> dict[str, Any]:
@@ -85,3 +86,15 @@ def _role_and_content(message: Message) -> dict[str, Any]:
             return {"role": "approval", "content": []}
         case ToolReturnsBody(results=results):
             return {"role": "tool", "content": [], "tool_returns": [result_wire(result) for result in results]}
+
+
+def hit_wire(hit: Hit) -> dict[str, Any]:
+    """A message that a search found; clients know it by `message_id`."""
+    return {
+        "message_id": hit.message_id,
+        "message_type": f"{hit.role}_message",
+        "content": hit.text,
+        "created_at": moment(hit.created_at),
+        "agent_id": hit.agent_id,
+        "conversation_id": hit.conversation_id,
+    }

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from starlette.responses import StreamingResponse
 
@@ -21,6 +19,7 @@ from holdfast.core.state import Failure
 from holdfast.engine import stream
 from holdfast.engine.engine import Engine
 from holdfast.engine.feed import Batch
+from holdfast.engine.whole import read_whole
 from holdfast.ports.ids import new_id
 
 PING_SECONDS = 20.0
@@ -28,54 +27,17 @@ ALWAYS_SHOWN = frozenset({"stop_reason", "usage_statistics", "error_message", "p
 MEDIA_TYPE = "text/event-stream; charset=utf-8"
 
 
-@dataclass(slots=True)
-class Whole:
-    """A run read to its end."""
-
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    stop_reason: dict[str, Any] | None = None
-    usage: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-
-
-async def read_whole(engine: Engine, run_id: str, types: Sequence[str] | None) -> Whole:
-    whole = Whole()
-    async for batch in engine.follow(run_id):
-        for text in batch.records:
-            data = stream.parse(text)
-            match data["message_type"]:
-                case "stop_reason":
-                    whole.stop_reason = data
-                case "usage_statistics":
-                    whole.usage = data
-                case "error_message":
-                    whole.error = data
-                case "ping":
-                    pass
-                case kind if types is None or kind in types:
-                    whole.messages.append(data | {"seq_id": None})
-    return whole
-
-
 async def answer(engine: Engine, run_id: str, types: Sequence[str] | None) -> Json:
     """The response of a request that waits for its run."""
-    whole = await read_whole(engine, run_id, types)
+    whole = await read_whole(engine.follow(run_id), types)
+    if whole.gap:
+        return Json({"detail": f"EXPIRED: The events of run {run_id} are no longer kept; list its messages."}, 410)
     if whole.error is not None:
         kind = whole.error["error_type"]
         if not kind.startswith("llm_"):
             return Json({"detail": whole.error["detail"] or whole.error["message"]}, 500)
         return model_problem(kind, whole.error["message"], whole.error["detail"])
-    return Json(result_wire(whole))
-
-
-def result_wire(whole: Whole) -> dict[str, Any]:
-    return {
-        "messages": whole.messages,
-        "stop_reason": whole.stop_reason,
-        "usage": whole.usage or stream.usage_wire(stream.NO_USAGE, 0, None),
-        "logprobs": None,
-        "turns": None,
-    }
+    return Json(whole.response())
 
 
 def show(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import signal
 import sys
 
 import uvicorn
@@ -31,6 +32,8 @@ def serve(settings: Settings) -> int:
         timeout_graceful_shutdown=5,
     )
     server = Greeting(config, settings)
+    for asked_to_stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(asked_to_stop, signal.SIG_IGN)  # uvicorn acts on it, then raises it again; stopping is no failure
     try:
         server.run()
     except AlreadyRunning as error:

@@ -95,7 +95,7 @@ class Feed:
                     await live.changed.wait()
                 continue
             page = await self._store.read_log(run_id, after, PAGES_PER_READ)
-            if page.records:
+            if page.records or page.gap_until is not None:
                 yield Batch(page.first_seq, page.records, page.gap_until)
                 after = page.first_seq + len(page.records) - 1
             if page.done:

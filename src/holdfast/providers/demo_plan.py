@@ -8,6 +8,7 @@ the same plans on the vendors' wires.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from holdfast.core.messages import (
@@ -42,16 +43,20 @@ class Scene:
     directed: bool = False
 
 
+# Terminal clients send notes to the model along with the user's words.
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+
+
 def plan(request: ModelRequest) -> Direction:
     """What to do now."""
+    if _asks_for_summary(request):
+        return Direction(think="I am asked for a summary.", say=summary_of(request))
     scene = scene_of(request)
     told = directions(scene.said)
     if told:
         scene = replace(scene, said=without_directives(scene.said), directed=True)
     if told and scene.steps_done < len(told):
         return _allowed(request, _finished(request, scene, told[scene.steps_done]))
-    if _asks_for_summary(request):
-        return Direction(think="I am asked for a summary.", say=summary_of(request))
     return _allowed(request, _improvised(request, scene, quiet=bool(told) and told[-1].quiet))
 
 
@@ -63,7 +68,7 @@ def scene_of(request: ModelRequest) -> Scene:
     for message in request.messages:
         match message.body:
             case UserBody(parts=parts):
-                said = plain_text(tuple(part for part in parts if not isinstance(part, Image)))
+                said = _REMINDER.sub("", plain_text(tuple(part for part in parts if not isinstance(part, Image))))
                 images = sum(isinstance(part, Image) for part in parts)
                 made, results, steps_done = [], [], 0
             case AssistantBody(calls=calls) | ApprovalRequestBody(calls=calls):

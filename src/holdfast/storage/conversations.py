@@ -77,7 +77,8 @@ def listing(
         query = query.where(conversations.c.archived_at.is_not(None))
     if search is not None:
         query = query.where(conversations.c.summary.icontains(search, autoescape=True))
-    return [from_row(Conversation, row) for row in page_rows(connection, query, conversations, page)]
+    key = func.coalesce(conversations.c[page.order_by], conversations.c.created_at)
+    return [from_row(Conversation, row) for row in page_rows(connection, query, conversations, page, key)]
 
 
 def change(connection: Connection, conversation: Conversation) -> None:

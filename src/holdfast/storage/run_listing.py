@@ -9,7 +9,7 @@ for hardly any.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +22,11 @@ from holdfast.storage.run_store import run_value
 from holdfast.storage.run_terms import Column, Condition, Order, Term, at_least, hidden, terms_of
 from holdfast.storage.tables import agents, conversations, runs
 
+Side = Callable[[Column, Column], Condition]
+
 FEW = 4_000
-FEW_TO_COUNT = 40_000  # a percentile looks at every match, so there is less to gain from walking
+MANY_ALONE = 40_000  # as many are few, if an index gives time and id of each
+FEW_TO_COUNT = 10_000  # a percentile looks at every match, so there is less to gain from walking
 ENOUGH = 1_000  # a filter that holds for fewer leads; nobody asks whether another holds for fewer still
 
 
@@ -41,11 +44,8 @@ def list_runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Pag
     plan = _plan(connection, actor, terms, "duration" if page.order_by == "duration" else "created_at")
     backwards = page.before is not None
     ascending = page.ascending != backwards
-    sides = [
-        _beyond(connection, plan.key, cursor, greater=page.ascending == is_after)
-        for cursor, is_after in ((page.after, True), (page.before, False))
-        if cursor is not None
-    ]
+    cursors = ((page.after, page.ascending), (page.before, not page.ascending))
+    sides = [_beyond(connection, plan.key, cursor, greater) for cursor, greater in cursors if cursor is not None]
     query = plan.found([side for side in sides if side is not None])
     order = [column.asc() if ascending else column.desc() for column in query.selected_columns]
     ids = [row.id for row in connection.execute(query.order_by(*order).limit(page.limit))]
@@ -86,28 +86,30 @@ class _Plan:
     def key(self) -> Column:
         return runs.c.total_duration_ns if self.order == "duration" else runs.c.created_at
 
-    def found(self, sides: Sequence[tuple[Condition, Condition]] = ()) -> Select[Any]:
-        """Key and id of every run that matches, to be ordered by both. A side has a form for walking along the key, and
-        one for when another index leads."""
+    def found(self, sides: Sequence[Side] = ()) -> Select[Any]:
+        """Key and id of every run that matches, to be ordered by both."""
+        if not self.gathers:
+            return self._matching().where(*(side(self.key, runs.c.id) for side in sides))
+        if self.order == "created_at" and (alone := _alone(self.terms)) is not None:
+            gathered = alone.cte("found").prefix_with("MATERIALIZED")
+        else:
+            gathered = self._matching().cte("found").prefix_with("MATERIALIZED")
+        return select(gathered).where(*(side(gathered.c.key, gathered.c.id) for side in sides))
+
+    def _matching(self) -> Select[Any]:
         query = select(self.key.label("key"), runs.c.id)
         if self.lead is None or self.lead.in_org:
             query = query.where(runs.c.org_id == self.actor.org_id)
         query = query.where(*(self._form(term) for term in self.terms))
-        query = query.where(*(aside if self.gathers else along for along, aside in sides))
         if self.order == "duration":
-            query = query.where(text("runs.total_duration_ns IS NOT NULL"))
-        if not self.gathers:
-            return query
-        gathered = query.cte("found").prefix_with("MATERIALIZED")
-        return select(gathered.c.key, gathered.c.id)
+            query = query.where(text("runs.total_duration_ns IS NOT NULL"))  # in the words of the partial index
+        return query
 
     def _form(self, term: Term) -> Condition:
-        fits = self.order == term.along if self.lead is None else term.along in self.lead.orders
-        return (
-            term.leading
-            if term is self.lead or (fits and (self.gathers or self.order == term.along))
-            else (term.following)
-        )
+        """A bound of the key itself helps the index that leads, if that has the key's order."""
+        orders = frozenset({self.order}) if self.lead is None else self.lead.orders
+        helps = term.along in orders and (self.gathers or term.along == self.order)
+        return term.leading if term is self.lead or helps else term.following
 
 
 def _plan(connection: Connection, actor: Actor, terms: Sequence[Term], order: Order, few: int = FEW) -> _Plan:
@@ -115,6 +117,8 @@ def _plan(connection: Connection, actor: Actor, terms: Sequence[Term], order: Or
     lead = ordered[0] if ordered else None
     if len(terms) == len(ordered) <= 1:
         return _Plan(actor, order, terms, lead, gathers=False)
+    if _alone(terms) is not None:
+        few = MANY_ALONE
     counts: list[tuple[int, int, Term]] = []
     for term in sorted((term for term in terms if term.sample is not None), key=lambda term: term.rank):
         counts.append((_count(connection, term, few), term.rank, term))
@@ -126,24 +130,29 @@ def _plan(connection: Connection, actor: Actor, terms: Sequence[Term], order: Or
     return _Plan(actor, order, terms, lead, gathers=False)
 
 
+def _alone(terms: Sequence[Term]) -> Select[Any] | None:
+    return terms[0].alone if len(terms) == 1 else None
+
+
 def _count(connection: Connection, term: Term, few: int) -> int:
     assert term.sample is not None
     sample = term.sample.limit(few).subquery()
     return connection.execute(select(func.count()).select_from(sample)).scalar_one()
 
 
-def _beyond(connection: Connection, key: Column, cursor: str, *, greater: bool) -> tuple[Condition, Condition] | None:
-    """Where the runs on one side of the cursor are. The first bound is implied, but it is what an index can seek to."""
+def _beyond(connection: Connection, key: Column, cursor: str, greater: bool) -> Side | None:
+    """The runs on one side of the cursor, by key and id. The first bound is implied, but an index can seek to it."""
     place = connection.execute(select(key, runs.c.id).where(runs.c.id == cursor)).first()
     if place is None or place[0] is None:
         return None
+    value, identity = place
 
-    def side(key: Column) -> Condition:
-        near, far = (key >= place[0], key > place[0]) if greater else (key <= place[0], key < place[0])
-        tie = hidden(runs.c.id) > place[1] if greater else hidden(runs.c.id) < place[1]
-        return and_(near, or_(far, tie))
+    def side(key: Column, run_id: Column) -> Condition:
+        if greater:
+            return and_(key >= value, or_(key > value, hidden(run_id) > identity))
+        return and_(key <= value, or_(key < value, hidden(run_id) < identity))
 
-    return side(key), side(hidden(key))
+    return side
 
 
 def percentile(connection: Connection, actor: Actor, terms: Sequence[Term], percent: int) -> int | None:

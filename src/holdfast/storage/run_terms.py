@@ -51,9 +51,9 @@ def _with_a_plus(element: _Hidden, compiler: SQLCompiler, **options: Any) -> str
 @dataclass(frozen=True, slots=True)
 class Term:
     """`rank` orders terms that hold for many runs: the lower, the sooner it leads. `orders` are those that its indexes
-    give, and `along` is the key that the term bounds itself, so that it fits any index in this order. `in_org` says that
-    its index begins with the organisation. `sample` selects a row for each run that it holds for, from its index alone,
-    to be counted."""
+    give, and `along` is the key that the term bounds itself, so that it fits any index in this order. `in_org` says
+    that its index begins with the organisation. `sample` selects a row for each run that it holds for, from its index
+    alone, to be counted. `alone` finds creation time and id of the runs where nothing else is asked."""
 
     leading: Condition
     following: Condition
@@ -62,6 +62,7 @@ class Term:
     in_org: bool = True
     sample: Select[Any] | None = None
     along: Order | None = None
+    alone: Select[Any] | None = None
 
 
 IN_TIME: frozenset[Order] = frozenset({"created_at"})
@@ -152,7 +153,10 @@ def _tools(actor: Actor, tools: Sequence[str]) -> Term:
     any_of = run_tools.c.tool.in_(sorted(set(tools)))
     sample = select(run_tools.c.run_id).where(run_tools.c.org_id == actor.org_id, any_of)
     following = exists().where(run_tools.c.run_id == runs.c.id, any_of)
-    return Term(runs.c.id.in_(sample), following, 3, in_org=False, sample=sample)
+    alone = select(run_tools.c.created_at.label("key"), run_tools.c.run_id.label("id")).where(
+        run_tools.c.org_id == actor.org_id, any_of
+    )
+    return Term(runs.c.id.in_(sample), following, 3, in_org=False, sample=sample, alone=alone.distinct())
 
 
 def _stopped(actor: Actor, stop_reason: str) -> Term:

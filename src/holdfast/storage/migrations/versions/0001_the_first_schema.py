@@ -335,6 +335,13 @@ def upgrade() -> None:
             postgresql_where=sa.text("status IN ('created', 'running')"),
         )
         batch_op.create_index("ix_runs_agent_created", ["agent_id", "created_at", "id"], unique=False)
+        batch_op.create_index(
+            "ix_runs_agent_duration",
+            ["agent_id", "total_duration_ns", "id", "created_at"],
+            unique=False,
+            sqlite_where=sa.text("total_duration_ns IS NOT NULL"),
+            postgresql_where=sa.text("total_duration_ns IS NOT NULL"),
+        )
         batch_op.create_index("ix_runs_conversation_created", ["conversation_id", "created_at", "id"], unique=False)
         batch_op.create_index(
             "ix_runs_org_background_created", ["org_id", "background", "created_at", "id"], unique=False
@@ -345,7 +352,18 @@ def upgrade() -> None:
         )
         batch_op.create_index(
             "ix_runs_org_duration",
-            ["org_id", "total_duration_ns", "id"],
+            [
+                "org_id",
+                "total_duration_ns",
+                "id",
+                "created_at",
+                "status",
+                "stop_reason",
+                "background",
+                "in_default_conversation",
+                "num_steps",
+                "completed_at",
+            ],
             unique=False,
             sqlite_where=sa.text("total_duration_ns IS NOT NULL"),
             postgresql_where=sa.text("total_duration_ns IS NOT NULL"),
@@ -378,6 +396,13 @@ def upgrade() -> None:
             unique=False,
             sqlite_where=sa.text("base_template_id IS NOT NULL"),
             postgresql_where=sa.text("base_template_id IS NOT NULL"),
+        )
+        batch_op.create_index(
+            "ix_runs_queued",
+            ["created_at"],
+            unique=False,
+            sqlite_where=sa.text("queued = 1"),
+            postgresql_where=sa.text("queued"),
         )
         batch_op.create_index(
             "uq_runs_active_conversation",
@@ -645,6 +670,7 @@ def downgrade() -> None:
             sqlite_where=sa.text("status IN ('created', 'running') AND NOT queued"),
             postgresql_where=sa.text("status IN ('created', 'running') AND NOT queued"),
         )
+        batch_op.drop_index("ix_runs_queued", sqlite_where=sa.text("queued = 1"), postgresql_where=sa.text("queued"))
         batch_op.drop_index(
             "ix_runs_org_template_created",
             sqlite_where=sa.text("base_template_id IS NOT NULL"),
@@ -675,6 +701,11 @@ def downgrade() -> None:
         batch_op.drop_index("ix_runs_org_created")
         batch_op.drop_index("ix_runs_org_background_created")
         batch_op.drop_index("ix_runs_conversation_created")
+        batch_op.drop_index(
+            "ix_runs_agent_duration",
+            sqlite_where=sa.text("total_duration_ns IS NOT NULL"),
+            postgresql_where=sa.text("total_duration_ns IS NOT NULL"),
+        )
         batch_op.drop_index("ix_runs_agent_created")
         batch_op.drop_index(
             "ix_runs_active_lease",

@@ -1,0 +1,56 @@
+"""Names to addresses, with the guard in between: what aiohttp connects to is exactly what was checked here.
+
+There is no second lookup that could give another answer (DNS rebinding). If one of a name's addresses is inside, the
+name is refused altogether. Numbers written as a name (`0x7f.1`, `2130706433`) are resolved by the system like any name,
+so they come out as the address they mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from holdfast.outbound.addresses import is_outside
+from holdfast.ports.outbound import AddressRefused
+
+HOW_TO_ALLOW = "Set HOLDFAST_ALLOW_PRIVATE_URLS=true to allow addresses inside your network."
+
+
+def check_address(text: str, named: str) -> None:
+    if not is_outside(text):
+        shown = named if named == text else f"{named} ({text})"
+        raise AddressRefused(f"{shown} is not a public address, so it is not called. {HOW_TO_ALLOW}")
+
+
+class GuardedResolver(AbstractResolver):
+    def __init__(self, *, allow_private: bool) -> None:
+        self._allow_private = allow_private
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+        results: list[ResolveResult] = []
+        for kind, _, proto, _, place in found:
+            address = str(place[0])
+            if not self._allow_private:
+                check_address(address, host)
+            results.append(
+                {
+                    "hostname": host,
+                    "host": address,
+                    "port": port,
+                    "family": kind,
+                    "proto": proto,
+                    "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                }
+            )
+        if not results:
+            raise OSError(f"{host} has no address")
+        return results
+
+    async def close(self) -> None:
+        """Nothing is held."""

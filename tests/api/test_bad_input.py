@@ -1,0 +1,183 @@
+"""Bad input gets the contract's status and a text that says what to do, and changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from server_fixture import Served
+
+AGENT = "agent-00000000-0000-4000-8000-000000000000"
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+
+
+@pytest.fixture
+def http(served: Served) -> httpx.Client:
+    return httpx.Client(base_url=served.url, timeout=30)
+
+
+@pytest.fixture
+def agent_id(served: Served) -> str:
+    return served.client().agents.create(model="demo/rehearsal", include_base_tools=False).id
+
+
+def counts(http: httpx.Client, agent_id: str) -> tuple[int, int]:
+    messages = http.get(f"/v1/agents/{agent_id}/messages").json()
+    return len(messages), len(http.get("/v1/runs/", params={"agent_id": agent_id}).json())
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", f"/v1/agents/{AGENT}"),
+        ("PATCH", f"/v1/agents/{AGENT}"),
+        ("DELETE", f"/v1/agents/{AGENT}"),
+        ("POST", f"/v1/agents/{AGENT}/messages"),
+        ("POST", f"/v1/agents/{AGENT}/messages/stream"),
+        ("POST", f"/v1/agents/{AGENT}/messages/cancel"),
+        ("GET", f"/v1/agents/{AGENT}/messages"),
+        ("GET", f"/v1/agents/{AGENT}/context"),
+        ("GET", "/v1/conversations/conv-00000000-0000-4000-8000-000000000000"),
+        ("POST", "/v1/conversations/conv-00000000-0000-4000-8000-000000000000/messages"),
+        ("POST", f"/v1/conversations/?agent_id={AGENT}"),
+        ("GET", "/v1/runs/run-00000000-0000-4000-8000-000000000000"),
+        ("POST", "/v1/runs/run-00000000-0000-4000-8000-000000000000/stream"),
+        ("GET", "/v1/steps/step-00000000-0000-4000-8000-000000000000"),
+        ("GET", "/v1/messages/message-00000000-0000-4000-8000-000000000000"),
+        ("GET", "/v1/blocks/block-00000000-0000-4000-8000-000000000000"),
+        ("GET", "/v1/tools/tool-00000000-0000-4000-8000-000000000000"),
+        ("GET", "/v1/approvals/approval-00000000-0000-4000-8000-000000000000"),
+        ("GET", "/v1/nothing-here"),
+    ],
+)
+def test_what_does_not_exist_is_not_found(http: httpx.Client, method: str, path: str) -> None:
+    response = http.request(method, path, json=HELLO if method in ("POST", "PATCH") else None)
+    assert response.status_code == 404
+    assert isinstance(response.json()["detail"], str)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/agents/bob", "/v1/tools/tool-1", "/v1/blocks/x", "/v1/messages/1", "/v1/steps/s"]
+)
+def test_an_id_of_the_wrong_form_is_refused_with_an_example(http: httpx.Client, path: str) -> None:
+    response = http.get(path)
+    assert response.status_code == 422
+    assert "{uuid4}" in response.json()["detail"]
+    assert response.json()["examples"]
+
+
+def test_a_run_id_of_the_wrong_form_is_a_bad_request(http: httpx.Client) -> None:
+    assert http.get("/v1/runs/bob").status_code == 400
+
+
+def test_the_wrong_verb_is_said_to_be_wrong(http: httpx.Client) -> None:
+    response = http.put("/v1/runs/")
+    assert (response.status_code, response.json()) == (405, {"detail": "Method Not Allowed"})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{not json",
+        b"[]",
+        b"null",
+        b'{"messages": []}',
+        b'{"messages": "hello"}',
+        b'{"messages": [{"role": "robot", "content": "x"}]}',
+        b'{"messages": [{"role": "user"}]}',
+        b'{"messages": [{"type": "approval", "approvals": [{"tool_call_id": "x", "approve": true}]}]}',
+        b'{"messages": [{"role": "user", "content": "x"}], "input": "y"}',
+        b'{"messages": [{"role": "user", "content": "x"}], "max_steps": "many"}',
+        b'{"messages": [{"role": "user", "content": "x"}], "stream_tokens": true}',
+        b'{"messages": [{"role": "user", "content": "x"}], "when_busy": "explode"}',
+        b'{"messages": [{"role": "user", "content": "nul \\u0000"}]}',
+        b'{"messages": [{"role": "user", "content": "half \\ud800"}]}',
+    ],
+)
+def test_a_body_that_makes_no_sense_is_refused_and_changes_nothing(
+    http: httpx.Client, agent_id: str, body: bytes
+) -> None:
+    before = counts(http, agent_id)
+    response = http.post(f"/v1/agents/{agent_id}/messages", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 422
+    assert isinstance(response.json()["detail"], str)
+    assert counts(http, agent_id) == before
+
+
+def test_an_unknown_model_is_not_found_and_the_known_ones_are_named(http: httpx.Client, agent_id: str) -> None:
+    before = counts(http, agent_id)
+    made = http.post("/v1/agents/", json={"model": "demo/nobody"})
+    assert made.status_code == 404
+    assert "demo/rehearsal" in made.json()["detail"]
+    sent = http.post(f"/v1/agents/{agent_id}/messages", json={**HELLO, "override_model": "demo/nobody"})
+    assert sent.status_code == 404
+    assert counts(http, agent_id) == before
+
+
+def test_a_huge_body_is_refused_before_it_is_read(http: httpx.Client, agent_id: str) -> None:
+    large = "x" * (33 * 1024 * 1024)
+    response = http.post(f"/v1/agents/{agent_id}/messages", json={"input": large})
+    assert response.status_code == 413
+
+    def drip() -> Any:
+        for _ in range(34):
+            yield b" " * (1024 * 1024)
+
+    assert http.post(f"/v1/agents/{agent_id}/messages", content=drip()).status_code == 413
+
+
+def test_unknown_statuses_and_cursors_are_handled_as_clients_expect(http: httpx.Client, agent_id: str) -> None:
+    refused = http.get("/v1/runs/", params={"statuses": "zzz"})
+    assert (refused.status_code, refused.json()["detail"]) == (400, "'zzz' is not a valid RunStatus")
+    nowhere = "message-00000000-0000-4000-8000-000000000000"
+    assert http.get(f"/v1/agents/{agent_id}/messages", params={"after": nowhere}).status_code == 404
+    assert http.get("/v1/agents/", params={"after": nowhere}).status_code == 200
+
+
+def test_nothing_to_cancel_is_a_conflict(http: httpx.Client, agent_id: str) -> None:
+    for path in (f"/v1/agents/{agent_id}/messages/cancel", f"/v1/conversations/{agent_id}/cancel"):
+        response = http.post(path)
+        assert response.status_code == 409
+        assert response.json()["detail"].startswith("CONFLICT: No active runs to cancel")
+
+
+def test_both_spellings_of_a_path_and_the_latest_alias_answer(http: httpx.Client) -> None:
+    for path in (
+        "/v1/agents",
+        "/v1/agents/",
+        "/latest/agents/",
+        "/v1/health",
+        "/v1/health/",
+        "/v1/models",
+        "/v1/models/",
+    ):
+        assert http.get(path).status_code == 200, path
+
+
+def test_a_user_id_header_of_the_wrong_form_is_refused(http: httpx.Client) -> None:
+    response = http.get("/v1/agents/", headers={"user_id": "bob"})
+    assert response.status_code == 400
+    assert response.json()["detail"].startswith("INVALID_ARGUMENT: Invalid user ID format: bob")
+
+
+def test_a_model_that_fails_gives_its_kind_and_status(http: httpx.Client, agent_id: str) -> None:
+    for kind, status in (
+        ("llm_rate_limit", 429),
+        ("llm_authentication", 401),
+        ("llm_timeout", 504),
+        ("llm_error", 500),
+    ):
+        response = http.post(f"/v1/agents/{agent_id}/messages", json={"input": f"/fail {kind}"})
+        assert response.status_code == status
+        assert response.json()["error"]["type"] == kind
+
+
+def test_a_streamed_refusal_comes_inside_the_stream(http: httpx.Client, agent_id: str) -> None:
+    approval = {"type": "approval", "approvals": [{"type": "approval", "tool_call_id": "x", "approve": True}]}
+    response = http.post(f"/v1/agents/{agent_id}/messages/stream", json={"messages": [approval]})
+    assert response.status_code == 200
+    assert "event: error" in response.text
+    assert "No tool call is currently awaiting approval" in response.text
+    assert response.text.endswith("data: [DONE]\n\n")
