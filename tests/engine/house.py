@@ -117,7 +117,13 @@ class House:
 
 @asynccontextmanager
 async def opened(
-    url: str, *, clock: Clock | None = None, owner: str = "test", alone: bool = True, sweep: bool = True
+    url: str,
+    *,
+    clock: Clock | None = None,
+    owner: str = "test",
+    alone: bool = True,
+    sweep: bool = True,
+    lease_seconds: float = 10,
 ) -> AsyncIterator[House]:
     """The house; without `sweep` it leaves alone what others left behind."""
     clock = clock or SystemClock()
@@ -128,7 +134,13 @@ async def opened(
     models = Directory([("scripted", model)])
     store = SqlRunStore(database, clock)
     wiring = Wiring(
-        store=store, models=models, toolbox=toolbox, clock=clock, owner=owner, feed=Feed(store), lease_seconds=10
+        store=store,
+        models=models,
+        toolbox=toolbox,
+        clock=clock,
+        owner=owner,
+        feed=Feed(store),
+        lease_seconds=lease_seconds,
     )
     engine = Engine(wiring)
     house = House(

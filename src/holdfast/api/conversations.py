@@ -18,6 +18,7 @@ from holdfast.api.responses import Json
 from holdfast.api.resuming import ResumeIn, run_to_resume
 from holdfast.api.shapes_runs import conversation_wire
 from holdfast.core.errors import NothingToCancel
+from holdfast.core.records import Run
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 
@@ -142,7 +143,9 @@ async def stream(rooms: InRooms, actor: AsActor, conversation_id: Reference, bod
 
 
 @router.post("/{conversation_id}/cancel")
-async def cancel(rooms: InRooms, actor: AsActor, conversation_id: Reference, agent_id: str | None = None) -> Json:
+async def cancel(
+    rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Body, agent_id: str | None = None
+) -> Json:
     conversation = await rooms.conversations.find(actor, conversation_id, agent_id)
     active = await rooms.history.runs(
         actor, RunFilter(conversation_id=conversation.id, statuses=("created", "running")), Page(limit=100)
@@ -151,8 +154,16 @@ async def cancel(rooms: InRooms, actor: AsActor, conversation_id: Reference, age
         active = await rooms.history.waiting_runs(actor, conversation_id=conversation.id)
     if not active:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for conversation {conversation_id}")
-    results = {run.id: await rooms.engine.cancel(run, actor.user_id) for run in active}
-    return Json({run_id: "cancelled" if done else "failed" for run_id, done in results.items()})
+    return Json({run.id: await cancel_run(rooms, actor, run, body) for run in active})
+
+
+async def cancel_run(rooms: InRooms, actor: AsActor, run: Run, wish: dict[str, Any]) -> str:
+    """Holdfast's own fields of a cancel: `reason` is kept with the run, `rollback` takes the turn out of the context."""
+    reason = wish.get("reason")
+    done = await rooms.engine.cancel(
+        run, actor.user_id, None if reason is None else str(reason), rollback=wish.get("rollback") is True
+    )
+    return "cancelled" if done else "failed"
 
 
 @router.post("/{conversation_id}/compact")

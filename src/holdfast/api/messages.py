@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from holdfast.api import message_lists, sending
 from holdfast.api.agent_answers import answer_one
 from holdfast.api.bodies import Wire, body_of
-from holdfast.api.conversations import compacted
+from holdfast.api.conversations import cancel_run, compacted
 from holdfast.api.inputs import Sent
 from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AgentId, AsActor, Body, InRooms, MessageId, page
@@ -93,23 +93,23 @@ async def cancel(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Body) 
     results: dict[str, str] = {}
     if run_ids := body.get("run_ids"):
         for run_id in run_ids:
-            results[str(run_id)] = await _cancel_named(rooms, actor, agent_id, str(run_id))
+            results[str(run_id)] = await _cancel_named(rooms, actor, agent_id, str(run_id), body)
         return Json(results)
     for run in await _runs_to_cancel(rooms, actor, agent_id):
-        results[run.id] = "cancelled" if await rooms.engine.cancel(run, actor.user_id) else "failed"
+        results[run.id] = await cancel_run(rooms, actor, run, body)
     if not results:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for agent {agent_id}")
     return Json(results)
 
 
-async def _cancel_named(rooms: InRooms, actor: AsActor, agent_id: str, run_id: str) -> str:
+async def _cancel_named(rooms: InRooms, actor: AsActor, agent_id: str, run_id: str, wish: dict[str, Any]) -> str:
     try:
         run = await rooms.history.run(actor, run_id)
     except NotFound:
         return "failed"
     if run.agent_id != agent_id:
         return "failed"
-    return "cancelled" if await rooms.engine.cancel(run, actor.user_id) else "failed"
+    return await cancel_run(rooms, actor, run, wish)
 
 
 async def _runs_to_cancel(rooms: InRooms, actor: AsActor, agent_id: str) -> list[Run]:

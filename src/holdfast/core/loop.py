@@ -185,7 +185,8 @@ def _cancelled(state: State, asked: CancelAsked) -> Decision:
     seen: tuple[Draft, ...] = ()
     if asked.partial:
         seen = (Draft(AssistantBody(asked.partial, interrupted=True), asked.message_id, asked.step_id),)
-    return _closed(state, "cancelled", INTERRUPTED, before=seen)
+    closed = _closed(state, "cancelled", INTERRUPTED, before=seen)
+    return replace(closed, messages=(), rollback=True) if asked.rollback else closed
 
 
 def _crashed(state: State, message: str) -> Decision:

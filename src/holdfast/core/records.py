@@ -168,6 +168,9 @@ class Run:
     last_event: int = 0
     created_by: str | None = None
     in_default_conversation: bool = True
+    cancel_asked_by: str | None = None
+    cancel_reason: str | None = None
+    cancel_rollback: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

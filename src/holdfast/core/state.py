@@ -175,11 +175,13 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """`partial` is what the user has seen of a reply that was still coming."""
+    """`partial` is what the user has seen of a reply that was still coming. With `rollback` the whole turn disappears
+    from the context instead of being kept as it was seen."""
 
     partial: tuple[Part, ...] = ()
     step_id: str | None = None
     message_id: str | None = None
+    rollback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,3 +280,4 @@ class Decision:
     stop: StopReason | None = None
     failure: Failure | None = None
     rulings: tuple[Ruling, ...] = ()
+    rollback: bool = False  # take the turn's messages out of the context

@@ -29,7 +29,7 @@ async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
         if run.queued:
             state = replace(state, calls=(), follow_ups=())
         facts = Drawn(
-            decision=decide(state, CancelAsked()),
+            decision=decide(state, CancelAsked(rollback=run.cancel_rollback and not run.queued)),
             before=state,
             scene=scene,
             run=run,

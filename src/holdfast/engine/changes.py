@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from holdfast.core.failures import error_object
 from holdfast.core.lifecycle import status_for
@@ -81,6 +82,7 @@ def draw_up(facts: Drawn) -> Change:
         ttft_ns=facts.ttft_ns,
         num_steps=decision.state.steps,
         rulings=decision.rulings,
+        rollback=decision.rollback,
         decided_by=facts.decided_by,
     )
 
@@ -105,14 +107,22 @@ def _rest(facts: Drawn) -> Rest | None:
     stop = facts.decision.stop
     if stop is None:
         return None
-    failure = facts.decision.failure
     return Rest(
         status=status_for(stop),
         stop_reason=stop,
         completed_at=facts.now,
         total_duration_ns=facts.duration_ns,
-        error=None if failure is None else error_object(facts.run.id, failure),
+        metadata=_epitaph(facts),
     )
+
+
+def _epitaph(facts: Drawn) -> dict[str, Any]:
+    """What the run's metadata says of its end: why it failed, or who cancelled it and why."""
+    if (failure := facts.decision.failure) is not None:
+        return {"error": error_object(facts.run.id, failure)}
+    if facts.decision.stop == "cancelled":
+        return {"cancelled": {"by": facts.run.cancel_asked_by, "reason": facts.run.cancel_reason}}
+    return {}
 
 
 def _events(facts: Drawn, messages: tuple[Message, ...]) -> list[str]:

@@ -123,11 +123,17 @@ class Driver:
             self._work.discard(finished)
             return self._outcome(finished)
         await self._stop_work()
+        return await self._cancel_asked()
+
+    async def _cancel_asked(self) -> Happened:
+        """Who asked, and how, is in the run's row, wherever it was asked."""
+        self.run = asked = await self._wiring.store.run(self.run.id)
         call, self._call = self._call, None
         if call is None:
-            return CancelAsked()
+            return CancelAsked(rollback=asked.cancel_rollback)
         self._step = replace(self._step_row(call), status="cancelled", stop_reason="cancelled")
-        return CancelAsked(call.unfolding.seen(), call.step_id, call.message_id)
+        seen = call.unfolding.seen()
+        return CancelAsked(seen, call.step_id, call.message_id, rollback=asked.cancel_rollback)
 
     def _outcome(self, task: asyncio.Task[Happened]) -> Happened:
         error = task.exception()

@@ -108,11 +108,13 @@ class Engine:
 
     # ---- cancelling -------------------------------------------------------------------------------------------------
 
-    async def cancel(self, run: Run, by: str | None = None, reason: str | None = None) -> bool:
+    async def cancel(
+        self, run: Run, by: str | None = None, reason: str | None = None, *, rollback: bool = False
+    ) -> bool:
         """Stop a run wherever it is; True if it is cancelled or was finished anyway. Asking twice is asking once."""
         if not can_cancel(run.status, run.stop_reason):
             return True
-        await self._wiring.store.ask_cancel(run.id, by, reason, self._wiring.clock.now())
+        run = await self._wiring.store.ask_cancel(run.id, by, reason, rollback)
         if run.queued or run.status not in ACTIVE:
             return await cancel_resting(self._wiring, run, by)
         if (driving := self._driving.get(run.id)) is not None:

@@ -31,6 +31,7 @@ class Scene:
     version: int
     next_seq: int
     override_system: str | None = None
+    stale: bool = False  # the rows know better: this context is not to be kept for the next run
 
     def write_up(self, drafts: tuple[Draft, ...], run_id: str | None, now: datetime) -> tuple[Message, ...]:
         """Drafts as messages: with ids, in order, stamped."""
@@ -72,6 +73,7 @@ class Scene:
         """A change was written: follow it."""
         if not change.touches_context:
             return
+        self.stale = self.stale or change.rollback
         context = self.context
         if change.system is not None:
             context = (change.system, *context[1:])
@@ -97,6 +99,9 @@ class Contexts:
         return situation, context if situation.context is None else situation.context
 
     def keep(self, scene: Scene) -> None:
+        if scene.stale:
+            self.forget(scene.conversation.id)
+            return
         self._kept[scene.conversation.id] = (scene.version, scene.context)
         self._kept.move_to_end(scene.conversation.id)
         while len(self._kept) > MAX_CONTEXTS:

@@ -8,7 +8,7 @@ and there is no other way to change a run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -41,14 +41,13 @@ class ContextCut:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The run comes to rest."""
+    """The run comes to rest. `metadata` is merged into the run's: why it failed, or who cancelled it."""
 
     status: RunStatus
     stop_reason: StopReason
     completed_at: datetime
     total_duration_ns: int
-    error: dict[str, Any] | None = None
-    result: dict[str, Any] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,11 @@ class Change:
     num_steps: int | None = None
     rulings: tuple[Ruling, ...] = ()
     decided_by: str | None = None
+    rollback: bool = False
 
     @property
     def touches_context(self) -> bool:
-        return bool(self.messages) or self.system is not None or self.cut is not None
+        return bool(self.messages) or self.system is not None or self.cut is not None or self.rollback
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,9 @@ class RunStore(Protocol):
 
     async def renew(self, lease: Lease) -> bool: ...
 
-    async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, now: datetime) -> None: ...
+    async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:
+        """Write down that the run is to be cancelled; the run as it is now, with the wish that came first."""
+        ...
 
     async def read_log(self, run_id: str, after: int, limit: int) -> LogPage: ...
 

@@ -125,6 +125,8 @@ def _write(connection: Connection, run: dict[str, Any], change: Change, now: dat
         _rewrite_system(connection, change.system)
     if change.cut:
         _cut_context(connection, change)
+    if change.rollback:
+        _roll_back(connection, run["turn_id"], change.conversation_id)
     write_calls(connection, run, change, now)
     write_used_tools(connection, run, change)
     if change.rulings:
@@ -183,6 +185,18 @@ def _rewrite_system(connection: Connection, system: Message) -> None:
     connection.execute(update(messages).where(messages.c.id == system.id).values(body=encode(system.body)))
 
 
+def _roll_back(connection: Connection, turn_id: str, conversation_id: str) -> None:
+    """The turn disappears from the context; it stays in the history. A summary stands for older messages, so it stays."""
+    of_turn = select(runs.c.id).where(runs.c.turn_id == turn_id)
+    query = select(messages.c.id, messages.c.body).where(
+        messages.c.conversation_id == conversation_id, messages.c.run_id.in_(of_turn)
+    )
+    gone = [row.id for row in connection.execute(query) if row.body["type"] != "summary"]
+    connection.execute(
+        delete(context).where(context.c.conversation_id == conversation_id, context.c.message_id.in_(gone))
+    )
+
+
 def _cut_context(connection: Connection, change: Change) -> None:
     """Drop what was compacted; the summary takes the last place that became free."""
     assert change.cut is not None
@@ -212,10 +226,8 @@ def append_page(connection: Connection, run_id: str, first: int, records: tuple[
 
 def _come_to_rest(connection: Connection, run: dict[str, Any], rest: Rest) -> None:
     """The agent's last stop reason belongs to the same transaction as the run's end. Metadata is merged."""
-    if rest.error is not None or rest.result is not None:
-        merged = dict(run["metadata"] or {})
-        merged |= {"error": rest.error} if rest.error is not None else {}
-        merged |= {"result": rest.result} if rest.result is not None else {}
+    if rest.metadata:
+        merged = {**(run["metadata"] or {}), **rest.metadata}
         connection.execute(update(runs).where(runs.c.id == run["id"]).values(metadata=merged))
     if names := names_of_used_tools(connection, run["id"]):
         connection.execute(update(runs).where(runs.c.id == run["id"]).values(tools_used=names))

@@ -35,7 +35,7 @@ def write_calls(connection: Connection, run: dict[str, Any], change: Change, now
     for call in change.changed_calls:
         _change_call(connection, call, now)
     _announce(connection, run["org_id"], (*change.new_calls, *change.changed_calls), change.rulings, now)
-    if any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
+    if change.rollback or any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
         unreturned = (ledger.c.conversation_id == change.conversation_id, ~ledger.c.returned)
         connection.execute(update(ledger).where(*unreturned).values(returned=True))
 

@@ -33,7 +33,7 @@ def announce(connection: Connection, run: dict[str, Any], change: Change, now: d
     rest = change.rest
     if rest is None or not run["callback_url"]:
         return
-    metadata = dict(run["metadata"] or {}) | ({} if rest.error is None else {"error": rest.error})
+    metadata = {**(run["metadata"] or {}), **rest.metadata}
     completed_at = rest.completed_at.replace(tzinfo=None).isoformat(timespec="microseconds")
     row = {
         "id": new_id("webhook"),

@@ -65,8 +65,8 @@ class SqlRunStore:
     async def renew(self, lease: Lease) -> bool:
         return await self._database.write(_renew, lease, None)
 
-    async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, now: datetime) -> None:
-        await self._database.write(_ask_cancel, run_id, by, reason, now)
+    async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:
+        return await self._database.write(_ask_cancel, run_id, by, reason, rollback, self._clock.now())
 
     async def read_log(self, run_id: str, after: int, limit: int) -> LogPage:
         return await self._database.read(log.read, run_id, after, limit)
@@ -147,11 +147,14 @@ def _append(connection: Connection, lease: Lease, first: int, records: tuple[str
     return cancel
 
 
-def _ask_cancel(connection: Connection, run_id: str, by: str | None, reason: str | None, now: datetime) -> None:
-    """Remember who asked first; asking again changes nothing."""
+def _ask_cancel(
+    connection: Connection, run_id: str, by: str | None, reason: str | None, rollback: bool, now: datetime
+) -> Run:
+    """Remember who asked first, and how; asking again changes nothing."""
     asked = (runs.c.id == run_id, runs.c.cancel_asked_at.is_(None))
-    values = {"cancel_asked_at": now, "cancel_asked_by": by, "cancel_reason": reason}
+    values = {"cancel_asked_at": now, "cancel_asked_by": by, "cancel_reason": reason, "cancel_rollback": rollback}
     connection.execute(update(runs).where(*asked).values(**values))
+    return get_run(connection, run_id)
 
 
 def _abandoned(connection: Connection, now: datetime) -> list[str]:

@@ -32,6 +32,7 @@ runs = Table(
     Column("cancel_asked_at", Moment),
     Column("cancel_asked_by", String),
     Column("cancel_reason", Text),
+    Column("cancel_rollback", Boolean, nullable=False, default=False),
     Column("last_event", BigInteger, nullable=False),
     Column("callback_url", Text),
     Column("callback_sent_at", Moment),

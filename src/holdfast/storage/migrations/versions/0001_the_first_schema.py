@@ -306,6 +306,7 @@ def upgrade() -> None:
         sa.Column("cancel_asked_at", columns.Moment(), nullable=True),
         sa.Column("cancel_asked_by", sa.String(), nullable=True),
         sa.Column("cancel_reason", sa.Text(), nullable=True),
+        sa.Column("cancel_rollback", sa.Boolean(), nullable=False),
         sa.Column("last_event", sa.BigInteger(), nullable=False),
         sa.Column("callback_url", sa.Text(), nullable=True),
         sa.Column("callback_sent_at", columns.Moment(), nullable=True),

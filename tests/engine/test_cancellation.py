@@ -1,0 +1,225 @@
+"""Cancel anything at any instant: each scenario of the retired server's cancellation page, and some it did not know.
+
+After every one: run and agent say `cancelled`, there is exactly one stop reason on the stream, live or replayed, each
+call has its return, what is stored is what is in the context, and the next message is accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from engine.house import House, opened
+from holdfast.core.errors import AskedWrongly
+from holdfast.core.messages import Approval, ToolReturnsBody
+from holdfast.core.records import Run
+from holdfast.ports.history import MessageScope
+from holdfast.ports.paging import Page
+from holdfast.ports.toolbox import ToolJob
+from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.testing.script import Call, Fail, Hang, Say
+
+
+async def check_cancelled(house: House, run: Run, conversation: str, *, in_context: bool = True) -> None:
+    after = await house.history.run(DEFAULT_ACTOR, run.id)
+    assert (after.status, after.stop_reason) == ("cancelled", "cancelled")
+    situation = await house.wiring.store.situation(conversation)
+    assert situation.agent.last_stop_reason == "cancelled"
+    assert situation.calls == ()
+    stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100))
+    kept = {m.id for m in situation.context or ()}
+    assert ({m.id for m in stored} == kept) is in_context
+    stops = [r["stop_reason"] for r in await house.records(run.id) if r["message_type"] == "stop_reason"]
+    assert stops[-1] == "cancelled"
+    assert stops.count("cancelled") == 1
+    house.model._replies.clear()
+    house.model.script(Say("at your service"))
+    assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
+
+
+@asynccontextmanager
+async def a_tool_that_waits(house: House, name: str) -> AsyncIterator[asyncio.Event]:
+    """The tool runs until it is killed; the event says that it has begun."""
+    begun = asyncio.Event()
+
+    async def wait(job: ToolJob) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    house.toolbox.does[name] = wait
+    yield begun
+
+
+async def until(house: House, run: Run, words: str) -> None:
+    async for batch in house.engine.follow(run.id):
+        if any(words in record for record in batch.records):
+            return
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+@pytest.mark.parametrize("background", [False, True])
+async def test_while_the_model_streams(database_url: str, tokens: bool, background: bool) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        house.model.script(Say("one two"), Hang())
+        run = await house.start(conversation, stream_tokens=tokens, background=background)
+        await until(house, run, "two" if tokens else "ping")
+        while not house.model.requests:
+            await asyncio.sleep(0)
+        assert await house.engine.cancel(run, "user-1", "enough")
+        after = await house.history.run(DEFAULT_ACTOR, run.id)
+        assert after.metadata["cancelled"] == {"by": "user-1", "reason": "enough"}
+        await check_cancelled(house, run, conversation)
+
+
+async def test_between_two_steps(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("look")
+        house.model.script(Call("look"))
+        house.model.script(Hang())
+        run = await house.start(conversation)
+        await until(house, run, "tool_return_message")
+        await house.engine.cancel(run)
+        assert "ToolReturns" in await house.kinds(conversation)
+        await check_cancelled(house, run, conversation)
+
+
+@pytest.mark.parametrize("together", [1, 3])
+async def test_while_tools_run(database_url: str, together: int) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("wait")
+        async with a_tool_that_waits(house, "wait") as begun:
+            house.model.script(*(Call("wait", id=f"c{n}") for n in range(together)))
+            run = await house.start(conversation)
+            await begun.wait()
+            await house.engine.cancel(run)
+        situation = await house.wiring.store.situation(conversation)
+        returned = (situation.context or ())[-1].body
+        assert isinstance(returned, ToolReturnsBody)
+        assert len(returned.results) == together
+        assert all("The user cancelled the request" in str(r.content) for r in returned.results)
+        await check_cancelled(house, run, conversation)
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+async def test_while_a_human_is_asked(database_url: str, calls: int) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(*(Call("pay", id=f"c{n}") for n in range(calls)))
+        run = await house.finished(conversation, stream_tokens=True, background=True)
+        assert await house.engine.cancel(run)
+        assert house.toolbox.calls == []
+        await check_cancelled(house, run, conversation)
+
+
+async def test_together_with_an_approval_that_arrives_at_the_same_moment(database_url: str) -> None:
+    async with opened(database_url) as house:
+        for attempt in range(10):
+            conversation = await house.agent("pay", gated=("pay",))
+            house.model.script(Call("pay", id="c1"))
+            waiting = await house.finished(conversation)
+            house.model.script(Say("paid"))
+            asked = house.start(conversation, "", answers=(Approval("c1", True),))
+            first, second = (
+                (asked, house.engine.cancel(waiting)) if attempt % 2 else (house.engine.cancel(waiting), asked)
+            )
+            outcomes = await asyncio.gather(first, second, return_exceptions=True)
+            assert all(not isinstance(o, Exception) or isinstance(o, AskedWrongly) for o in outcomes)
+            for outcome in outcomes:
+                if isinstance(outcome, Run):
+                    await house.records(outcome.id)
+            house.model._replies.clear()
+            house.model.script(Say("next"))
+            assert (await house.finished(conversation, "go on")).stop_reason == "end_turn"
+
+
+async def test_during_compaction(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        for number in range(3):
+            house.model.script(Say(f"answer {number}"))
+            await house.finished(conversation, f"question {number}")
+        house.model.script(Fail.of("context_overflow"))
+        house.model.script(Hang())
+        run = await house.start(conversation)
+        while len(house.model.requests) < 5:
+            await asyncio.sleep(0)
+        await house.engine.cancel(run)
+        await check_cancelled(house, run, conversation)
+
+
+async def test_twice_and_after_the_end(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        house.model.script(Hang())
+        run = await house.start(conversation)
+        assert await asyncio.gather(*(house.engine.cancel(run) for _ in range(5))) == [True] * 5
+        assert await house.engine.cancel(await house.history.run(DEFAULT_ACTOR, run.id))
+        await check_cancelled(house, run, conversation)
+        house.model.script(Say("done"))
+        finished = await house.finished(conversation)
+        assert await house.engine.cancel(finished)
+        assert (await house.history.run(DEFAULT_ACTOR, finished.id)).status == "completed"
+
+
+async def test_together_with_the_last_step(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("look")
+
+        async def look(job: ToolJob) -> str:
+            cancelling.append(asyncio.create_task(house.engine.cancel(run)))
+            await asyncio.sleep(0)
+            return "seen"
+
+        cancelling: list[Awaitable[bool]] = []
+        house.toolbox.does["look"] = look
+        house.model.script(Call("look"))
+        run = await house.start(conversation, max_steps=1)
+        await house.records(run.id)
+        await asyncio.gather(*cancelling)
+        after = await house.history.run(DEFAULT_ACTOR, run.id)
+        assert after.stop_reason in ("cancelled", "max_steps")
+
+
+async def test_by_another_process(database_url: str) -> None:
+    """The wish is in the database; the owner finds it at its next write or heartbeat."""
+    async with opened(database_url, lease_seconds=0.3) as house:
+        conversation = await house.agent()
+        house.model.script(Say("a"), Hang())
+        run = await house.start(conversation, stream_tokens=True)
+        await until(house, run, '"a"')
+        await house.wiring.store.ask_cancel(run.id, "user-2", "from elsewhere", False)
+        await house.records(run.id)
+        await check_cancelled(house, run, conversation)
+
+
+async def in_the_middle(house: House, conversation: str, kind: str) -> Run:
+    if kind == "waiting":
+        house.model.script(Say("hm"), Call("pay", id="c1"))
+        return await house.finished(conversation, "pay, please")
+    house.model.script(Say("half"), Hang())
+    run = await house.start(conversation, "say it", stream_tokens=True)
+    await until(house, run, "half")
+    return run
+
+
+@pytest.mark.parametrize("kind", ["waiting", "streaming"])
+async def test_with_rollback_the_turn_disappears_from_the_context_and_stays_in_the_history(
+    database_url: str, kind: str
+) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Say("before"))
+        await house.finished(conversation, "earlier")
+        before = list(await house.conversations.context_ids(conversation))
+        run = await in_the_middle(house, conversation, kind)
+        await house.engine.cancel(run, rollback=True)
+        assert list(await house.conversations.context_ids(conversation)) == before
+        assert len(await house.kinds(conversation)) > len(before)
+        await check_cancelled(house, run, conversation, in_context=False)
+        sent = [type(m.body).__name__ for m in house.model.requests[-1].messages]
+        assert sent == ["SystemBody", "UserBody", "AssistantBody", "UserBody"]

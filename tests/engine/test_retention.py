@@ -1,0 +1,108 @@
+"""Old events are forgotten, in small batches, and whoever asks for them is told so."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import func, select
+
+from engine.house import House, opened
+from holdfast.engine import retention
+from holdfast.engine.retention import Retention
+from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.retention import SqlOldEvents
+from holdfast.storage.tables import events, run_keys
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.script import Hang, Say
+
+DAY = 86_400
+
+
+def keeper(house: House, days: int = 7) -> Retention:
+    return Retention(SqlOldEvents(house.database), house.wiring.clock, days)
+
+
+async def pages(house: House, run_id: str) -> int:
+    query = select(func.count()).where(events.c.run_id == run_id)
+    return await house.database.read(lambda c: c.execute(query).scalar_one())
+
+
+async def test_events_are_kept_as_long_as_they_should_be_and_no_longer(database_url: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent()
+        house.model.script(Say("hello"))
+        run = await house.finished(conversation)
+        await clock.advance(7 * DAY - 60)
+        assert await keeper(house).sweep() == 0
+        whole = await house.records(run.id)
+        await clock.advance(120)
+        assert await keeper(house).sweep() == len({*range(await pages(house, run.id))} or {0, 1})
+        assert whole
+        assert await pages(house, run.id) == 0
+
+
+async def test_a_stream_whose_events_are_all_gone_is_one_gap(database_url: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent()
+        house.model.script(Say("hello"))
+        run = await house.finished(conversation)
+        await clock.advance(8 * DAY)
+        await keeper(house).sweep()
+        last = (await house.history.run(DEFAULT_ACTOR, run.id)).last_event
+        batches = [batch async for batch in house.engine.follow(run.id)]
+        assert [(b.records, b.gap_until) for b in batches] == [((), last)]
+        assert [batch async for batch in house.engine.follow(run.id, last)] == []
+
+
+async def test_what_is_left_of_a_stream_follows_its_gap(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "PAGES_PER_BATCH", 1)
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent("look")
+        house.model.script(Say("hello"))
+        run = await house.finished(conversation)
+        before = await house.records(run.id)
+        await clock.advance(8 * DAY)
+        assert await SqlOldEvents(house.database).drop_events(clock.now(), 1) == 1
+        batches = [batch async for batch in house.engine.follow(run.id)]
+        assert batches[0].gap_until == batches[0].first_seq - 1 >= 1
+        assert await house.records(run.id) == before[batches[0].first_seq - 1 :]
+
+
+async def test_the_events_of_a_run_at_work_are_never_forgotten(database_url: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent()
+        house.model.script(Hang())
+        run = await house.start(conversation)
+        old = SqlOldEvents(house.database)
+        assert await old.drop_events(clock.now().replace(year=2030), 100) == 0
+        assert await pages(house, run.id) > 0
+        await house.engine.cancel(run)
+
+
+async def test_events_that_a_webhook_still_needs_are_kept(database_url: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent()
+        house.model.script(Say("hello"))
+        run = await house.finished(conversation, callback_url="https://example.com/hook")
+        await clock.advance(2 * DAY)
+        assert await keeper(house, days=1).sweep() == 0
+        assert await pages(house, run.id) > 0
+
+
+async def test_the_names_of_requests_go_with_the_events(database_url: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent()
+        house.model.script(Say("hello"))
+        run = await house.finished(conversation, keys=("otid:1",), body_digest="d")
+        assert (await house.start(conversation, keys=("otid:1",), body_digest="d")).id == run.id
+        await clock.advance(8 * DAY)
+        await keeper(house).sweep()
+        count = select(func.count()).select_from(run_keys)
+        assert await house.database.read(lambda c: c.execute(count).scalar_one()) == 0
+        house.model.script(Say("again"))
+        assert (await house.finished(conversation, keys=("otid:1",), body_digest="d")).id != run.id
