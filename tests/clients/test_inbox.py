@@ -1,4 +1,4 @@
-"""The inbox over HTTP: what waits across agents, deciding, following, remembering; and that nothing goes round the gate."""
+"""The inbox over HTTP: what waits across agents, deciding it, following what is new, and remembering."""
 
 from __future__ import annotations
 

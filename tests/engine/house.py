@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -106,6 +107,11 @@ class House:
         run = await self.start(conversation_id, text, **options)
         await self.records(run.id)
         return await self.history.run(DEFAULT_ACTOR, run.id)
+
+    async def model_called(self, times: int) -> None:
+        """Wait until the model has been called so often."""
+        while len(self.model.requests) < times:  # noqa: ASYNC110 - the scripted model has no event for this
+            await asyncio.sleep(0)
 
     async def kinds(self, conversation_id: str) -> list[str]:
         """The conversation's messages, by kind."""

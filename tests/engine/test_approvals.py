@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.house import House, opened
+from engine.house import TOOL, House, opened
 from holdfast.core.errors import AlreadyDecided, Conflict, ConversationBusy, Invalid
 from holdfast.core.messages import Approval, ToolResult, ToolReturnsBody, plain_text
 from holdfast.core.records import Run
@@ -100,7 +100,7 @@ async def test_a_tool_that_changed_after_the_request_does_not_run(database_url: 
         conversation = await house.agent("pay", gated=("pay",))
         house.model.script(Call("pay", id="c1"))
         await house.finished(conversation)
-        source = 'def pay(text: str = "") -> str:\n    """Pays double.\n\n    Args:\n        text: x\n    """\n    return "2x"\n'
+        source = TOOL.format(name="pay").replace("return text", 'return "twice"')
         await house.tools.put(DEFAULT_ACTOR, {"source_code": source, "default_requires_approval": True})
         house.model.script(Say("oh"))
         await house.finished(conversation, "", answers=(Approval("c1", True),))

@@ -68,8 +68,7 @@ async def test_while_the_model_streams(database_url: str, tokens: bool, backgrou
         house.model.script(Say("one two"), Hang())
         run = await house.start(conversation, stream_tokens=tokens, background=background)
         await until(house, run, "two" if tokens else "ping")
-        while not house.model.requests:
-            await asyncio.sleep(0)
+        await house.model_called(1)
         assert await house.engine.cancel(run, "user-1", "enough")
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert after.metadata["cancelled"] == {"by": "user-1", "reason": "enough"}
@@ -146,8 +145,7 @@ async def test_during_compaction(database_url: str) -> None:
         house.model.script(Fail.of("context_overflow"))
         house.model.script(Hang())
         run = await house.start(conversation)
-        while len(house.model.requests) < 5:
-            await asyncio.sleep(0)
+        await house.model_called(5)
         await house.engine.cancel(run)
         await check_cancelled(house, run, conversation)
 

@@ -34,10 +34,9 @@ async def test_events_are_kept_as_long_as_they_should_be_and_no_longer(database_
         run = await house.finished(conversation)
         await clock.advance(7 * DAY - 60)
         assert await keeper(house).sweep() == 0
-        whole = await house.records(run.id)
+        kept = await pages(house, run.id)
         await clock.advance(120)
-        assert await keeper(house).sweep() == len({*range(await pages(house, run.id))} or {0, 1})
-        assert whole
+        assert await keeper(house).sweep() == kept > 0
         assert await pages(house, run.id) == 0
 
 

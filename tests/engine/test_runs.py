@@ -244,6 +244,7 @@ async def lost_run(house: House, conversation: str) -> str:
     """A run as a process leaves it that dies while its model call is under way."""
     house.model.script(Hang())
     run = await house.start(conversation)
+    await house.model_called(1)
     task, _ = house.engine._driving[run.id]
     task.cancel()
     await asyncio.wait({task})

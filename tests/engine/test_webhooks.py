@@ -1,4 +1,4 @@
-"""Webhooks: written with the run's rest, delivered once by one sender, tried again, given up, and visible on the run."""
+"""Webhooks: written with the rest of a run, delivered by one sender, tried again, given up, visible on the run."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def main(url: str, conversations: list[str]) -> int:
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code == 0:
-            print(index)
+            sys.stdout.write(f"{index}\n")
             return 0
         if code != DIED:
             return 1

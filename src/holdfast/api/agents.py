@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1/agents", tags=["agents"])
 router.include_router(agent_parts.router)
 
 
-def _filter(
+async def _filter(
     name: str | None = None,
     tags: Annotated[list[str] | None, Query()] = None,
     match_all_tags: bool = False,
@@ -49,7 +49,7 @@ def _filter(
     )
 
 
-def _agents_page(
+async def _agents_page(
     asked: Annotated[Page, page()],
     order: str | None = None,
     order_by: str | None = None,

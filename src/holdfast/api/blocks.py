@@ -49,7 +49,7 @@ class NewBlock(ChangedBlock):
     value: str
 
 
-def _filter(
+async def _filter(
     label: str | None = None,
     templates_only: bool = False,
     name: str | None = None,

@@ -30,7 +30,7 @@ OwnId = Annotated[str, Path(pattern=f"^conv-{_UUID4}$")]
 AGENT_PATTERN = f"^agent-{_UUID4}$"
 
 
-def _conversations_page(asked: Annotated[Page, page(50)]) -> Page:
+async def _conversations_page(asked: Annotated[Page, page(50)]) -> Page:
     """A run ends with the conversation's last message, so the order of last runs is that of last messages."""
     asked = sorted_by(asked, (*BY_TIME, "last_message_at", "last_run_completion"))
     return replace(asked, order_by="last_message_at") if asked.order_by == "last_run_completion" else asked
@@ -158,7 +158,7 @@ async def cancel(
 
 
 async def cancel_run(rooms: InRooms, actor: AsActor, run: Run, wish: dict[str, Any]) -> str:
-    """Holdfast's own fields of a cancel: `reason` is kept with the run, `rollback` takes the turn out of the context."""
+    """Holdfast's own fields of a cancel: `reason` stays with the run, `rollback` takes the turn out of the context."""
     reason = wish.get("reason")
     done = await rooms.engine.cancel(
         run, actor.user_id, None if reason is None else str(reason), rollback=wish.get("rollback") is True

@@ -34,7 +34,7 @@ _OLDER_NAMES = {
 }
 
 
-def _wanted(
+async def _wanted(
     modern: Modern,
     include: Annotated[list[Include] | None, Query()] = None,
     include_relationships: Annotated[list[str] | None, Query()] = None,

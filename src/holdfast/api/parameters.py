@@ -26,12 +26,12 @@ MessageId = Annotated[str, Path(pattern=id_pattern("message"))]
 StepId = Annotated[str, Path(pattern=id_pattern("step"))]
 
 
-def _rooms(request: Request) -> Rooms:
+async def _rooms(request: Request) -> Rooms:
     rooms: Rooms = request.app.state.rooms
     return rooms
 
 
-def _actor(request: Request) -> Actor:
+async def _actor(request: Request) -> Actor:
     actor: Actor = request.state.actor
     return actor
 
@@ -40,7 +40,7 @@ InRooms = Annotated[Rooms, Depends(_rooms)]
 AsActor = Annotated[Actor, Depends(_actor)]
 
 
-def is_modern(request: Request) -> bool:
+async def is_modern(request: Request) -> bool:
     """Whether a 1.x SDK asks (contract/wire.md, section 1): relationships are then left out unless included."""
     headers = request.headers
     if headers.get("x-stainless-package-version") or not headers.get("user-agent"):
@@ -55,7 +55,7 @@ Modern = Annotated[bool, Depends(is_modern)]
 def page(default_limit: int = 50, default_order: Literal["asc", "desc"] = "desc", max_limit: int = 1000) -> Any:
     """A dependency that reads limit, order and cursors, with the route's own defaults."""
 
-    def read(
+    async def read(
         limit: int | None = Query(None, ge=0, le=max_limit),
         order: Literal["asc", "desc"] | None = None,
         after: str | None = None,

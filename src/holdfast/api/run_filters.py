@@ -18,7 +18,7 @@ from holdfast.ports.paging import Page
 Many = Annotated[list[str] | None, Query()]
 
 
-def _asked_runs(
+async def _asked_runs(
     run_id: str | None = None,
     agent_id: str | None = None,
     agent_ids: Many = None,
@@ -81,7 +81,7 @@ def _in_utc(moment: datetime | None) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
 
 
-def _runs_page(asked: Annotated[Page, page(100)], ascending: bool | None = None) -> Page:
+async def _runs_page(asked: Annotated[Page, page(100)], ascending: bool | None = None) -> Page:
     asked = sorted_by(asked, ("created_at", "duration"))
     order: Literal["asc", "desc"] = "asc" if ascending else "desc"
     return asked if ascending is None else replace(asked, order=order)

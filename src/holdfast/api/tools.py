@@ -59,7 +59,7 @@ class NewTool(ChangedTool):
     source_code: str
 
 
-def _filter(
+async def _filter(
     name: str | None = None,
     names: Annotated[list[str] | None, Query()] = None,
     tool_ids: Annotated[list[str] | None, Query()] = None,

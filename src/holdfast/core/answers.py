@@ -20,7 +20,7 @@ NOTHING_WAITS = (
     "Please send a regular message to interact with the agent."
 )
 CHANGED_TOOL = (
-    "Error: the tool {name} was changed after approval was asked for, so the approval is void and the tool was not run. "
+    "Error: the tool {name} was changed after approval was asked for, so the approval is void and it was not run. "
     "Call it again if it is still needed."
 )
 

@@ -43,6 +43,7 @@ class Drawn:
     first_event: int
     records: list[str] = field(default_factory=list)
     step: Step | None = None
+    step_is_new: bool = True
     usage: Usage = field(default_factory=Usage)
     context_tokens: int | None = None
     duration_ns: int = 0
@@ -75,6 +76,7 @@ def draw_up(facts: Drawn) -> Change:
         new_calls=new,
         changed_calls=changed,
         step=step,
+        step_is_new=facts.step_is_new,
         events=tuple(events),
         first_event=facts.first_event,
         edits=facts.edits,
@@ -113,6 +115,7 @@ def _rest(facts: Drawn) -> Rest | None:
         completed_at=facts.now,
         total_duration_ns=facts.duration_ns,
         metadata=_epitaph(facts),
+        ran_tools=bool(facts.before.called or facts.before.calls or facts.decision.calls),
     )
 
 

@@ -246,6 +246,7 @@ class Driver:
                 first_event=first_event,
                 records=records,
                 step=self._step,
+                step_is_new=self._last_step is None or self._step is None or self._step.id != self._last_step.id,
                 usage=self._usage,
                 context_tokens=self._context_tokens,
                 duration_ns=self._wiring.clock.monotonic_ns() - self._began_ns,

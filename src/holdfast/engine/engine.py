@@ -35,6 +35,7 @@ class Engine:
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self._driving: dict[str, tuple[asyncio.Task[None], Tenure]] = {}
+        self._queued_in: set[str] = set()  # conversations for which this process has queued something
         self._sweeping: asyncio.Task[None] | None = None
 
     # ---- accepting ------------------------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ class Engine:
                 self._wiring.contexts.forget(conversation_id)
             except PendingApproval:
                 if request.when_busy == "queue":
-                    return await enqueue(self._wiring, actor, conversation_id, request)
+                    return await self._queued(actor, conversation_id, request)
                 if request.when_busy == "reject":
                     raise
                 request = await denying_what_waits(self._wiring, conversation_id, request)
@@ -73,6 +74,7 @@ class Engine:
 
     async def _queued(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
         run = await enqueue(self._wiring, actor, conversation_id, request)
+        self._queued_in.add(conversation_id)
         await self._promote()  # the run in front may have ended while this one was being written
         return run
 
@@ -80,18 +82,19 @@ class Engine:
 
     def _drive(self, driver: Driver, work: Coroutine[Any, Any, None]) -> None:
         run_id = driver.run.id
-        task = asyncio.create_task(self._guarded(run_id, work), name=f"drive {run_id}")
+        task = asyncio.create_task(self._guarded(driver.run, work), name=f"drive {run_id}")
         self._driving[run_id] = (task, driver.tenure)
 
-    async def _guarded(self, run_id: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, run: Run, work: Coroutine[Any, Any, None]) -> None:
         """A driver that fails leaves its run to the next sweep, which finds it as the rows have it."""
         try:
             await work
         except Exception:
-            log.exception("run %s stopped on an error of ours; it will be taken over", run_id)
+            log.exception("run %s stopped on an error of ours; it will be taken over", run.id)
         finally:
-            self._driving.pop(run_id, None)
-        await self._promote()
+            self._driving.pop(run.id, None)
+        if run.conversation_id in self._queued_in:
+            await self._promote()
 
     async def _promote(self) -> None:
         """Begin whatever has waited for a conversation that is free now."""

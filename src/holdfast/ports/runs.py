@@ -48,6 +48,7 @@ class Rest:
     completed_at: datetime
     total_duration_ns: int
     metadata: dict[str, Any] = field(default_factory=dict)
+    ran_tools: bool = True  # False spares looking for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Change:
     new_calls: tuple[Call, ...] = ()
     changed_calls: tuple[Call, ...] = ()
     step: Step | None = None
+    step_is_new: bool = True
     events: tuple[str, ...] = ()
     first_event: int = 1
     edits: tuple[MemoryEdit, ...] = ()

@@ -14,29 +14,27 @@ from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
 from holdfast.core.codec import encode
 from holdfast.core.errors import Broken, LostLease
-from holdfast.core.lifecycle import ACTIVE, sources_of
 from holdfast.core.messages import Message
 from holdfast.core.records import Run
 from holdfast.ports.runs import Change, Lease, Rest, StaleSituation
 from holdfast.storage import audit
 from holdfast.storage.ledger import write_calls
 from holdfast.storage.outbox import announce
+from holdfast.storage.prepared import FENCED, fenced, set_where
 from holdfast.storage.steps import write_step
 from holdfast.storage.tables import agents, blocks, context, conversations, events, messages, runs
 from holdfast.storage.used_tools import names_of_used_tools, write_used_tools
+
+_INSERT_MESSAGES = insert(messages)
+_INSERT_CONTEXT = insert(context)
+_INSERT_EVENTS = insert(events)
 
 
 def checkpoint(connection: Connection, lease: Lease, change: Change, now: datetime) -> bool:
     """Write a change as the lease holder; True if a cancel was asked for meanwhile."""
     after = change.rest.status if change.rest else "running"
-    fence = (
-        update(runs)
-        .where(runs.c.id == lease.run_id, runs.c.lease_epoch == lease.epoch)
-        .where(runs.c.status.in_(sorted(sources_of(after) & ACTIVE)))
-        .values({"status": after, "lease_expires_at": lease.expires_at} | _run_values(change))
-        .returning(*_FENCED)
-    )
-    row = connection.execute(fence).mappings().first()
+    values = {"status": after, "lease_expires_at": lease.expires_at} | run_values(change)
+    row = fenced(connection, lease.run_id, lease.epoch, values)
     if row is None:
         raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
     _write(connection, dict(row), change, now)
@@ -49,7 +47,7 @@ def settle_resting(connection: Connection, run_id: str, change: Change, now: dat
         raise Broken("A waiting run can only be changed by bringing it to rest again.")
     asks = and_(runs.c.status == "completed", runs.c.stop_reason == "requires_approval")
     fence = update(runs).where(runs.c.id == run_id, or_(asks, and_(runs.c.status == "created", runs.c.queued)))
-    fence = fence.values(status=change.rest.status, **_run_values(change)).returning(*_FENCED)
+    fence = fence.values(status=change.rest.status, **run_values(change)).returning(*FENCED)
     row = connection.execute(fence).mappings().first()
     if row is None:
         return False
@@ -58,12 +56,7 @@ def settle_resting(connection: Connection, run_id: str, change: Change, now: dat
 
 
 def first_change(connection: Connection, run: Run, change: Change, now: datetime) -> None:
-    """The change that a run begins with; its row was inserted a moment ago in this transaction."""
-    values = _run_values(change)
-    if change.rest:
-        values["status"] = change.rest.status
-    if values:
-        connection.execute(update(runs).where(runs.c.id == run.id).values(**values))
+    """The change that a run begins with; its row was inserted a moment ago in this transaction, with `run_values`."""
     owner = {
         "id": run.id,
         "org_id": run.org_id,
@@ -84,18 +77,7 @@ def idle_change(connection: Connection, change: Change, now: datetime) -> None:
     _write(connection, {"id": None, "turn_id": None, **owner}, change, now)
 
 
-_FENCED = (
-    runs.c.id,
-    runs.c.org_id,
-    runs.c.agent_id,
-    runs.c.turn_id,
-    runs.c.metadata,
-    runs.c.cancel_asked_at,
-    runs.c.callback_url,
-)
-
-
-def _run_values(change: Change) -> dict[str, Any]:
+def run_values(change: Change) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if change.events:
         values["last_event"] = change.first_event + len(change.events) - 1
@@ -118,7 +100,7 @@ def _write(connection: Connection, run: dict[str, Any], change: Change, now: dat
     if change.touches_context:
         _move_conversation(connection, change)
     if change.step:
-        write_step(connection, change.step)
+        write_step(connection, change.step, new=change.step_is_new)
     if change.messages:
         _append_messages(connection, run["org_id"], change)
     if change.system:
@@ -145,8 +127,8 @@ def _move_conversation(connection: Connection, change: Change) -> None:
     values: dict[str, Any] = {"version": change.version + 1, "next_seq": change.next_seq + len(change.messages)}
     if change.messages:
         values["last_message_at"] = change.messages[-1].created_at
-    current = (conversations.c.id == change.conversation_id, conversations.c.version == change.version)
-    if connection.execute(update(conversations).where(*current).values(**values)).rowcount != 1:
+    current = {"id": change.conversation_id, "version": change.version}
+    if set_where(connection, conversations, current, values) != 1:
         raise StaleSituation(f"Conversation {change.conversation_id} has moved on from version {change.version}.")
 
 
@@ -171,14 +153,14 @@ def message_row(org_id: str, message: Message) -> dict[str, Any]:
 def _append_messages(connection: Connection, org_id: str, change: Change) -> None:
     """A message and its place in the context are written together; the place is its sequence number."""
     summary = change.cut.summary_id if change.cut else None
-    connection.execute(insert(messages), [message_row(org_id, message) for message in change.messages])
+    connection.execute(_INSERT_MESSAGES, [message_row(org_id, message) for message in change.messages])
     placed = [
         {"conversation_id": change.conversation_id, "position": message.seq, "message_id": message.id}
         for message in change.messages
         if message.id != summary
     ]
     if placed:
-        connection.execute(insert(context), placed)
+        connection.execute(_INSERT_CONTEXT, placed)
 
 
 def _rewrite_system(connection: Connection, system: Message) -> None:
@@ -186,7 +168,7 @@ def _rewrite_system(connection: Connection, system: Message) -> None:
 
 
 def _roll_back(connection: Connection, turn_id: str, conversation_id: str) -> None:
-    """The turn disappears from the context; it stays in the history. A summary stands for older messages, so it stays."""
+    """The turn leaves the context and stays in the history. A summary stands for older messages, so it stays."""
     of_turn = select(runs.c.id).where(runs.c.turn_id == turn_id)
     query = select(messages.c.id, messages.c.body).where(
         messages.c.conversation_id == conversation_id, messages.c.run_id.in_(of_turn)
@@ -221,7 +203,7 @@ def append_page(connection: Connection, run_id: str, first: int, records: tuple[
         "created_at": now,
         "body": "".join(records),
     }
-    connection.execute(insert(events), page)
+    connection.execute(_INSERT_EVENTS, page)
 
 
 def _come_to_rest(connection: Connection, run: dict[str, Any], rest: Rest) -> None:
@@ -229,14 +211,11 @@ def _come_to_rest(connection: Connection, run: dict[str, Any], rest: Rest) -> No
     if rest.metadata:
         merged = {**(run["metadata"] or {}), **rest.metadata}
         connection.execute(update(runs).where(runs.c.id == run["id"]).values(metadata=merged))
-    if names := names_of_used_tools(connection, run["id"]):
-        connection.execute(update(runs).where(runs.c.id == run["id"]).values(tools_used=names))
-    connection.execute(
-        update(agents)
-        .where(agents.c.id == run["agent_id"])
-        .values(
-            last_stop_reason=rest.stop_reason,
-            last_run_completion=rest.completed_at,
-            last_run_duration_ms=rest.total_duration_ns // 1_000_000,
-        )
-    )
+    if rest.ran_tools and (names := names_of_used_tools(connection, run["id"])):
+        set_where(connection, runs, {"id": run["id"]}, {"tools_used": names})
+    ended = {
+        "last_stop_reason": rest.stop_reason,
+        "last_run_completion": rest.completed_at,
+        "last_run_duration_ms": rest.total_duration_ns // 1_000_000,
+    }
+    set_where(connection, agents, {"id": run["agent_id"]}, ended)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.codec import decode, encode
@@ -24,6 +24,12 @@ from holdfast.storage.tables import announcements, ledger
 _NAMESPACE = UUID("6f1a7c1e-52c0-4f5e-9d0b-6d3c7b3a9c11")
 
 
+_HERE = (ledger.c.conversation_id == bindparam("conversation"), ~ledger.c.returned)
+_UNRETURNED = select(ledger).where(*_HERE).order_by(ledger.c.position)
+_RETURN = update(ledger).where(*_HERE).values(returned=True)
+_INSERT = insert(ledger)
+
+
 def _call_sources(after: CallStatus) -> list[str]:
     return sorted({before for before, allowed in CALL_CHANGES.items() if after in allowed} | {after})
 
@@ -31,13 +37,12 @@ def _call_sources(after: CallStatus) -> list[str]:
 def write_calls(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
     if change.new_calls:
         rows = [_call_row(call, run, change.conversation_id, now) for call in change.new_calls]
-        connection.execute(insert(ledger), rows)
+        connection.execute(_INSERT, rows)
     for call in change.changed_calls:
         _change_call(connection, call, now)
     _announce(connection, run["org_id"], (*change.new_calls, *change.changed_calls), change.rulings, now)
     if change.rollback or any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
-        unreturned = (ledger.c.conversation_id == change.conversation_id, ~ledger.c.returned)
-        connection.execute(update(ledger).where(*unreturned).values(returned=True))
+        connection.execute(_RETURN, {"conversation": change.conversation_id})
 
 
 def _announce(
@@ -127,12 +132,7 @@ def _change_call(connection: Connection, call: Call, now: datetime) -> None:
 
 def unreturned(connection: Connection, conversation_id: str) -> tuple[tuple[Call, ...], str | None]:
     """The calls whose results are not yet in a message, and the turn they belong to."""
-    query = (
-        select(ledger)
-        .where(ledger.c.conversation_id == conversation_id, ~ledger.c.returned)
-        .order_by(ledger.c.position)
-    )
-    rows = connection.execute(query).mappings().all()
+    rows = connection.execute(_UNRETURNED, {"conversation": conversation_id}).mappings().all()
     return tuple(_call(row) for row in rows), rows[0]["turn_id"] if rows else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, exists, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, exists, insert, or_, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.errors import Conflict, ConversationBusy, LostLease, NotFound
@@ -16,6 +16,7 @@ from holdfast.ports.runs import Change, KnownRequest, Lease, LogPage, Situation
 from holdfast.storage import checkpoint as checkpoints
 from holdfast.storage import log
 from holdfast.storage.database import Database
+from holdfast.storage.prepared import ACTIVE_RUN, fenced
 from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.run_keys import known_request, write_keys
 from holdfast.storage.situations import situation
@@ -87,9 +88,12 @@ class SqlRunStore:
         await self._database.write(_free_leases)
 
 
+_HOLDER = select(runs.c.id).where(runs.c.conversation_id == bindparam("conversation_id"), ACTIVE_RUN, ~runs.c.queued)
+_INSERT = insert(runs)
+
+
 def refuse_if_busy(connection: Connection, conversation_id: str) -> None:
-    held = (runs.c.conversation_id == conversation_id, runs.c.status.in_(_ACTIVE), ~runs.c.queued)
-    if (busy := connection.execute(select(runs.c.id).where(*held)).scalar()) is not None:
+    if (busy := connection.execute(_HOLDER, {"conversation_id": conversation_id}).scalar()) is not None:
         raise ConversationBusy(busy)
 
 
@@ -106,7 +110,9 @@ def _begin(connection: Connection, run: Run, lease: Lease | None, change: Change
     row |= {"lease_epoch": 0, "lease_owner": None, "lease_expires_at": None}
     if lease is not None:
         row |= {"lease_epoch": lease.epoch, "lease_owner": lease.owner, "lease_expires_at": lease.expires_at}
-    connection.execute(insert(runs), row)
+    if change is not None:
+        row |= checkpoints.run_values(change) | ({"status": change.rest.status} if change.rest else {})
+    connection.execute(_INSERT, row)
     write_keys(connection, run, now)
     if change is not None:
         checkpoints.first_change(connection, run, change, now)
@@ -129,16 +135,10 @@ def _renew(connection: Connection, lease: Lease, last_event: int | None) -> bool
     values: dict[str, object] = {"lease_expires_at": lease.expires_at}
     if last_event is not None:
         values["last_event"] = last_event
-    statement = (
-        update(runs)
-        .where(runs.c.id == lease.run_id, runs.c.lease_epoch == lease.epoch, runs.c.status.in_(_ACTIVE))
-        .values(**values)
-        .returning(runs.c.cancel_asked_at)
-    )
-    row = connection.execute(statement).first()
+    row = fenced(connection, lease.run_id, lease.epoch, values)
     if row is None:
         raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
-    return row.cancel_asked_at is not None
+    return row["cancel_asked_at"] is not None
 
 
 def _append(connection: Connection, lease: Lease, first: int, records: tuple[str, ...], now: datetime) -> bool:

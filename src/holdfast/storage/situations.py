@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from sqlalchemy import BindParameter, Connection, bindparam, select
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.codec import decode_body
@@ -25,13 +25,39 @@ from holdfast.storage.tables import (
     tools,
 )
 
+_HERE: BindParameter[str] = bindparam("conversation_id")
+_AGENT: BindParameter[str] = bindparam("agent_id")
+
+_CONVERSATION = select(conversations).where(conversations.c.id == _HERE, conversations.c.deleted_at.is_(None))
+_THE_AGENT = select(agents).where(agents.c.id == _AGENT)
+_ALLOWANCES = select(allowances.c.id, allowances.c.tool_name, allowances.c.arguments_digest).where(
+    allowances.c.conversation_id == _HERE, allowances.c.revoked_at.is_(None)
+)
+_TOOLS = (
+    select(tools)
+    .join(agent_tools, agent_tools.c.tool_id == tools.c.id)
+    .where(agent_tools.c.agent_id == _AGENT)
+    .order_by(agent_tools.c.position, tools.c.id)
+)
+_BLOCKS = (
+    select(blocks)
+    .join(agent_blocks, agent_blocks.c.block_id == blocks.c.id)
+    .where(agent_blocks.c.agent_id == _AGENT)
+    .order_by(agent_blocks.c.position, blocks.c.id)
+)
+_CONTEXT = (
+    select(messages)
+    .join(context, context.c.message_id == messages.c.id)
+    .where(context.c.conversation_id == _HERE)
+    .order_by(context.c.position)
+)
+
 
 def situation(connection: Connection, conversation_id: str, known_version: int | None = None) -> Situation:
-    query = select(conversations).where(conversations.c.id == conversation_id, conversations.c.deleted_at.is_(None))
-    row = connection.execute(query).mappings().first()
+    row = connection.execute(_CONVERSATION, {"conversation_id": conversation_id}).mappings().first()
     if row is None:
         raise NotFound(f"Conversation {conversation_id} not found")
-    agent_row = connection.execute(select(agents).where(agents.c.id == row["agent_id"])).mappings().one()
+    agent_row = connection.execute(_THE_AGENT, {"agent_id": row["agent_id"]}).mappings().one()
     calls, turn_id = unreturned(connection, conversation_id)
     called, last_result = called_in_turn(connection, turn_id) if turn_id else ((), None)
     known = row["version"] == known_version
@@ -53,41 +79,21 @@ def situation(connection: Connection, conversation_id: str, known_version: int |
 
 def allowances_of(connection: Connection, conversation_id: str) -> tuple[Allowance, ...]:
     """What a human has allowed for this conversation and not taken back."""
-    query = select(allowances.c.id, allowances.c.tool_name, allowances.c.arguments_digest).where(
-        allowances.c.conversation_id == conversation_id, allowances.c.revoked_at.is_(None)
-    )
-    return tuple(Allowance(*row) for row in connection.execute(query))
+    return tuple(Allowance(*row) for row in connection.execute(_ALLOWANCES, {"conversation_id": conversation_id}))
 
 
 def tools_of(connection: Connection, agent_id: str) -> tuple[Tool, ...]:
-    query = (
-        select(tools)
-        .join(agent_tools, agent_tools.c.tool_id == tools.c.id)
-        .where(agent_tools.c.agent_id == agent_id)
-        .order_by(agent_tools.c.position, tools.c.id)
-    )
-    return tuple(from_row(Tool, row) for row in connection.execute(query).mappings())
+    return tuple(from_row(Tool, row) for row in connection.execute(_TOOLS, {"agent_id": agent_id}).mappings())
 
 
 def blocks_of(connection: Connection, agent_id: str) -> tuple[Block, ...]:
-    query = (
-        select(blocks)
-        .join(agent_blocks, agent_blocks.c.block_id == blocks.c.id)
-        .where(agent_blocks.c.agent_id == agent_id)
-        .order_by(agent_blocks.c.position, blocks.c.id)
-    )
-    return tuple(from_row(Block, row) for row in connection.execute(query).mappings())
+    return tuple(from_row(Block, row) for row in connection.execute(_BLOCKS, {"agent_id": agent_id}).mappings())
 
 
 def context_of(connection: Connection, conversation_id: str) -> tuple[Message, ...]:
     """The messages the model sees now, in order."""
-    query = (
-        select(messages)
-        .join(context, context.c.message_id == messages.c.id)
-        .where(context.c.conversation_id == conversation_id)
-        .order_by(context.c.position)
-    )
-    return tuple(message_value(row) for row in connection.execute(query).mappings())
+    rows = connection.execute(_CONTEXT, {"conversation_id": conversation_id}).mappings()
+    return tuple(message_value(row) for row in rows)
 
 
 def message_value(row: RowMapping) -> Message:

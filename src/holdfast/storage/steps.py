@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, select
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.model import Usage
 from holdfast.core.records import Step
+from holdfast.storage.prepared import set_where
 from holdfast.storage.tables import steps
 
 
@@ -45,12 +46,16 @@ def step_row(step: Step) -> dict[str, Any]:
 _CHANGING = ("status", "stop_reason", "error", "llm_ns", "tool_ns", "step_ns")
 
 
-def write_step(connection: Connection, step: Step) -> None:
+_INSERT = insert(steps)
+
+
+def write_step(connection: Connection, step: Step, *, new: bool) -> None:
     """A step is written when its model reply is known, and once more when its tools are done."""
     row = step_row(step)
-    changed = {name: row[name] for name in _CHANGING}
-    if connection.execute(update(steps).where(steps.c.id == step.id).values(**changed)).rowcount == 0:
-        connection.execute(insert(steps), row)
+    if new:
+        connection.execute(_INSERT, row)
+    else:
+        set_where(connection, steps, {"id": step.id}, {name: row[name] for name in _CHANGING})
 
 
 def step_value(row: RowMapping) -> Step:

@@ -1,0 +1,57 @@
+"""Statements of the hot path, built once and run many times.
+
+Building a statement costs SQLAlchemy five times what SQLite takes to run it, so the ones that every message needs are
+kept by their shape: which columns are compared, which are set. Values travel as parameters: `w_` for those compared,
+`v_` for those set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, Table, Update, bindparam, update
+
+from holdfast.storage.run_tables import runs
+
+ACTIVE_RUN = (runs.c.status == "created") | (runs.c.status == "running")
+
+
+def set_where(connection: Connection, table: Table, where: Mapping[str, Any], values: Mapping[str, Any]) -> int:
+    """UPDATE the rows in which these columns are equal; how many there were."""
+    statement = _update(table, tuple(where), tuple(values))
+    return connection.execute(statement, _parameters(where, values)).rowcount
+
+
+@lru_cache(maxsize=256)
+def _update(table: Table, where: tuple[str, ...], values: tuple[str, ...]) -> Update:
+    compared = (table.c[name] == bindparam(f"w_{name}") for name in where)
+    return update(table).where(*compared).values({name: bindparam(f"v_{name}") for name in values})
+
+
+def fenced(connection: Connection, run_id: str, epoch: int, values: Mapping[str, Any]) -> Any:
+    """UPDATE an active run as its lease holder; the run's row, or None if it is not ours any more."""
+    where = {"id": run_id, "lease_epoch": epoch}
+    return connection.execute(_fence(tuple(values)), _parameters(where, values)).mappings().first()
+
+
+@lru_cache(maxsize=64)
+def _fence(values: tuple[str, ...]) -> Any:
+    return _update(runs, ("id", "lease_epoch"), values).where(ACTIVE_RUN).returning(*FENCED)
+
+
+FENCED = (
+    runs.c.id,
+    runs.c.org_id,
+    runs.c.agent_id,
+    runs.c.turn_id,
+    runs.c.metadata,
+    runs.c.cancel_asked_at,
+    runs.c.callback_url,
+)
+
+
+def _parameters(where: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    named = {f"w_{name}": value for name, value in where.items()}
+    return named | {f"v_{name}": value for name, value in values.items()}

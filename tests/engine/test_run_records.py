@@ -1,0 +1,141 @@
+"""What a run leaves behind: its metrics, tools and errors, and nothing at all once it is deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, select
+
+from engine.house import House, opened
+from holdfast.core.errors import Conflict, ModelErrorKind
+from holdfast.core.messages import Approval
+from holdfast.core.model import Usage
+from holdfast.ports.history import RunFilter
+from holdfast.ports.paging import Page
+from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.tables import metadata, runs
+from holdfast.testing.script import Call, Count, Fail, Hang, Say
+
+WAYS: list[dict[str, Any]] = [
+    {"run_type": "send_message"},
+    {"run_type": "send_message_streaming", "stream_tokens": True},
+    {"run_type": "send_message_async", "background": True},
+]
+
+
+def mentions(connection: Connection, run_id: str) -> dict[str, int]:
+    """How many rows of each table name this run."""
+    found = {}
+    for table in metadata.sorted_tables:
+        column = table.c.id if table is runs else table.c.get("run_id")
+        if column is not None and (rows := connection.execute(select(table).where(column == run_id)).all()):
+            found[table.name] = len(rows)
+    return found
+
+
+async def test_a_deleted_run_leaves_its_messages_and_nothing_that_names_it(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("look")
+        house.model.script(Call("look"))
+        house.model.script(Say("seen"))
+        run = await house.finished(conversation, keys=("otid:a",), body_digest="d", callback_url="https://example.com/")
+        named = await house.database.read(mentions, run.id)
+        assert {"runs", "run_keys", "run_tools", "steps", "ledger", "events", "outbox", "messages"} <= set(named)
+        await house.history.delete_run(DEFAULT_ACTOR, run.id)
+        assert await house.database.read(mentions, run.id) == {}
+        assert await house.kinds(conversation) == ["System", "User", "Assistant", "ToolReturns", "Assistant"]
+        house.model.script(Say("go on"))
+        assert (await house.finished(conversation)).status == "completed"
+
+
+async def test_a_run_at_work_or_waiting_cannot_be_deleted_but_an_answered_one_can(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        waiting = await house.finished(conversation)
+        with pytest.raises(Conflict, match="not finished"):
+            await house.history.delete_run(DEFAULT_ACTOR, waiting.id)
+        house.model.script(Hang())
+        answering = await house.start(conversation, "", answers=(Approval("c1", True),))
+        await house.model.requested(2)
+        with pytest.raises(Conflict, match="not finished"):
+            await house.history.delete_run(DEFAULT_ACTOR, waiting.id)
+        await house.engine.cancel(answering)
+        await house.history.delete_run(DEFAULT_ACTOR, waiting.id)
+        assert await house.database.read(mentions, waiting.id) == {}
+
+
+async def test_a_tool_counts_for_the_run_that_executed_it(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        asking = await house.finished(conversation)
+        house.model.script(Say("paid"))
+        paying = await house.finished(conversation, "", answers=(Approval("c1", True),))
+        assert (asking.tools_used, paying.tools_used) == ((), ("pay",))
+        tool = next(t for t in (await house.wiring.store.situation(conversation)).tools)
+        for name in ("pay", tool.id):
+            found = await house.history.runs(DEFAULT_ACTOR, RunFilter(tools_used=(name,)), Page())
+            assert [run.id for run in found] == [paying.id]
+
+
+async def test_steps_know_their_times_and_every_kind_of_token(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("look")
+        house.model.script(Call("look"), Count(Usage(100, 20, 60, 10, 5)))
+        house.model.script(Say("seen"), Count(Usage(200, 10, 150, None, 2)))
+        run = await house.finished(conversation)
+        first, second = await house.wiring.store.run_steps(run.id)
+        assert first.usage.plus(second.usage) == Usage(300, 30, 210, 10, 7)
+        assert first.llm_ns
+        assert first.tool_ns
+        assert first.step_ns is not None
+        assert first.step_ns >= first.llm_ns + first.tool_ns
+        assert second.tool_ns is None
+        assert run.num_steps == 2
+        assert run.ttft_ns is not None
+        assert run.total_duration_ns is not None
+        assert 0 < run.ttft_ns <= run.total_duration_ns
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way["run_type"]))
+@pytest.mark.parametrize("kind", ["llm_error", "llm_timeout", "llm_rate_limit", "llm_authentication"])
+async def test_a_models_failure_is_in_the_metadata_however_the_run_was_asked_for(
+    database_url: str, kind: ModelErrorKind, way: dict[str, Any]
+) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        house.model.script(Fail.of(kind))
+        run = await house.finished(conversation, **way)
+        assert (run.status, run.stop_reason) == ("failed", "llm_api_error")
+        error = run.metadata["error"]
+        assert (error["error_type"], error["run_id"], run.metadata["run_type"]) == (kind, run.id, way["run_type"])
+        shown = [r for r in await house.records(run.id) if r["message_type"] == "error_message"]
+        assert [{**record, "seq_id": None} for record in shown] == [error]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way["run_type"]))
+async def test_a_bug_of_ours_is_an_internal_error_in_the_metadata(database_url: str, way: dict[str, Any]) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        run = await broken(house, conversation, way)
+        assert (run.status, run.stop_reason) == ("failed", "error")
+        assert run.metadata["error"]["error_type"] == "internal_error"
+        assert "the roof fell in" in run.metadata["error"]["detail"]
+        house.model.script(Say("better"))
+        assert (await house.finished(conversation)).status == "completed"
+
+
+async def broken(house: House, conversation: str, way: dict[str, Any]) -> Any:
+    """A run whose model call raises what nobody expected."""
+
+    async def find(handle: str) -> Any:
+        raise RuntimeError("the roof fell in")
+
+    models = house.wiring.models
+    found, models.find = models.find, find  # type: ignore[method-assign]
+    try:
+        return await house.finished(conversation, **way)
+    finally:
+        models.find = found  # type: ignore[method-assign]
