@@ -1,0 +1,93 @@
+"""The same request twice over HTTP: waited for, streamed, left in the background, and found again by its otid."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+
+from server_fixture import Served
+
+
+@pytest.fixture
+def http(served: Served) -> httpx.Client:
+    return httpx.Client(base_url=served.url, timeout=30)
+
+
+def new_agent(http: httpx.Client) -> str:
+    made = http.post("/v1/agents", json={"model": "demo/rehearsal", "include_base_tools": False})
+    agent_id: str = made.json()["id"]
+    return agent_id
+
+
+def hello(otid: str | None = None, text: str = "/say hello", **more: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text, **({"otid": otid} if otid else {})}], **more}
+
+
+def test_a_sync_request_sent_again_is_answered_with_the_same_result(http: httpx.Client) -> None:
+    agent_id, otid = new_agent(http), str(uuid.uuid4())
+    first, second = (http.post(f"/v1/agents/{agent_id}/messages", json=hello(otid)) for _ in range(2))
+    assert first.status_code == 200
+    assert first.content == second.content
+    assert len(http.get("/v1/runs", params={"agent_id": agent_id}).json()) == 1
+
+
+def test_a_stream_sent_again_replays_the_same_bytes(http: httpx.Client) -> None:
+    agent_id, otid = new_agent(http), str(uuid.uuid4())
+    body = hello(otid, streaming=True, stream_tokens=True)
+    first, second = (http.post(f"/v1/agents/{agent_id}/messages", json=body) for _ in range(2))
+    assert "[DONE]" in first.text
+    assert first.content == second.content
+
+
+def test_a_lost_stream_can_be_asked_for_as_a_whole(http: httpx.Client) -> None:
+    agent_id, otid = new_agent(http), str(uuid.uuid4())
+    streamed = http.post(f"/v1/agents/{agent_id}/messages", json=hello(otid, streaming=True))
+    whole = http.post(f"/v1/agents/{agent_id}/messages", json=hello(otid))
+    assert whole.json()["messages"][0]["id"] in streamed.text
+
+
+def test_an_async_request_sent_again_returns_the_same_run(http: httpx.Client) -> None:
+    agent_id = new_agent(http)
+    headers = {"Idempotency-Key": str(uuid.uuid4())}
+    first, second = (
+        http.post(f"/v1/agents/{agent_id}/messages/async", json=hello(), headers=headers).json() for _ in range(2)
+    )
+    assert first["id"] == second["id"]
+
+
+def test_another_body_under_the_same_name_is_a_conflict(http: httpx.Client) -> None:
+    agent_id, otid = new_agent(http), str(uuid.uuid4())
+    assert http.post(f"/v1/agents/{agent_id}/messages", json=hello(otid)).status_code == 200
+    for streaming in (False, True):
+        body = hello(otid, "/say something else", streaming=streaming)
+        refused = http.post(f"/v1/agents/{agent_id}/messages", json=body)
+        assert refused.status_code == 409
+        assert f"{otid} already names another request" in refused.json()["detail"]
+        assert refused.headers["x-should-retry"] == "false"
+
+
+def test_requests_without_a_name_are_never_taken_for_each_other(http: httpx.Client) -> None:
+    agent_id = new_agent(http)
+    for _ in range(2):
+        assert http.post(f"/v1/agents/{agent_id}/messages", json=hello()).status_code == 200
+    assert len(http.get("/v1/runs", params={"agent_id": agent_id}).json()) == 2
+
+
+def test_a_run_is_found_again_by_an_otid(http: httpx.Client) -> None:
+    agent_id, otid = new_agent(http), str(uuid.uuid4())
+    sent = http.post(f"/v1/agents/{agent_id}/messages", json=hello(otid, streaming=True, background=True))
+    again = http.post(f"/v1/conversations/{agent_id}/stream", json={"otid": otid})
+    assert again.content == sent.content
+    unknown = http.post(f"/v1/conversations/{agent_id}/stream", json={"otid": "nobody"})
+    assert (unknown.status_code, unknown.json()["detail"]) == (
+        404,
+        "No run found for otid=nobody. The run may have expired or never existed.",
+    )
+    idle = http.post(f"/v1/conversations/{agent_id}/stream", json={})
+    assert (idle.status_code, idle.json()["detail"]) == (
+        400,
+        "INVALID_ARGUMENT: No active runs found for this conversation.",
+    )
