@@ -34,6 +34,7 @@ CORE_MAY_IMPORT = {
     "json",
     "math",
     "operator",
+    "posixpath",
     "re",
     "string",
     "textwrap",

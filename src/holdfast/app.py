@@ -32,6 +32,7 @@ from holdfast.engine.wiring import Wiring
 from holdfast.outbound.client import GuardedClient
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.model import ModelDirectory
+from holdfast.ports.toolbox import ToolLimits
 from holdfast.providers import catalog
 from holdfast.providers.directory import Directory
 from holdfast.records import demo
@@ -97,6 +98,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             owner=f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}",
             feed=Feed(store),
             lease_seconds=settings.lease_seconds,
+            tool_limits=ToolLimits(wall_seconds=settings.tool_timeout_seconds),
         )
         engine = Engine(wiring)
         rooms = _rooms(database, clock, models, wiring, engine)
@@ -162,7 +164,7 @@ def _lock_sqlite(url: str, stack: AsyncExitStack) -> None:
 
 
 def http_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
-    """The HTTP application, which opens and closes the server with its own life."""
+    """The HTTP application, which opens and closes the server with its own life; for servers that are not ours."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -170,5 +172,21 @@ def http_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
             install_rooms(app, server.rooms)
             yield
 
-    app = make_app(lifespan)
-    return guarded(app, actor=DEFAULT_ACTOR, password=settings.password, max_body_bytes=settings.max_body_bytes)
+    return _guarded(make_app(lifespan), settings)
+
+
+def http_app_of(server: Holdfast, settings: Settings) -> ASGIApp:
+    """The HTTP application of a server that is open."""
+    app = make_app(None)
+    install_rooms(app, server.rooms)
+    return _guarded(app, settings)
+
+
+def _guarded(app: ASGIApp, settings: Settings) -> ASGIApp:
+    return guarded(
+        app,
+        actor=DEFAULT_ACTOR,
+        password=settings.password,
+        max_body_bytes=settings.max_body_bytes,
+        host=settings.host,
+    )

@@ -42,11 +42,9 @@ def serving(database_url: str, data_dir: Path) -> Iterator[str]:
         thread.join(START_SECONDS)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    is_sqlite = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/test.db" if is_sqlite else request.getfixturevalue("postgres_url")
-    with serving(url, tmp_path) as base_url:
+@pytest.fixture
+def address(database_url: str, tmp_path: Path) -> Iterator[str]:
+    with serving(database_url, tmp_path) as base_url:
         yield base_url
 
 

@@ -181,3 +181,31 @@ def test_a_streamed_refusal_comes_inside_the_stream(http: httpx.Client, agent_id
     assert "event: error" in response.text
     assert "No tool call is currently awaiting approval" in response.text
     assert response.text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "evil.example:8283"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"content-type": "text/plain"},
+    ],
+)
+def test_a_web_page_cannot_reach_a_server_without_a_password(
+    http: httpx.Client, agent_id: str, headers: dict[str, str]
+) -> None:
+    before = counts(http, agent_id)
+    response = http.post(
+        f"/v1/agents/{agent_id}/messages",
+        content='{"input": "hi"}',
+        headers={"content-type": "application/json"} | headers,
+    )
+    assert response.status_code == 403
+    assert counts(http, agent_id) == before
+
+
+def test_a_page_of_this_machine_may_ask(http: httpx.Client) -> None:
+    for origin in ("http://127.0.0.1:8283", "http://localhost:3000", "http://[::1]:8283"):
+        assert http.get("/v1/agents/", headers={"origin": origin}).status_code == 200

@@ -255,9 +255,8 @@ async def test_a_run_whose_owner_died_is_taken_over_and_finished(database_url: s
     async with opened(database_url) as house:
         conversation = await house.agent()
         run_id = await lost_run(house, conversation)
-        async with opened(database_url, owner="other") as other:
+        async with opened(database_url, owner="other", sweep=False) as other:
             other.model.script(Say("took over"))
-            await other.engine.close()
             await other.engine.open(alone=True)
             records = await other.records(run_id)
             assert records[-2]["stop_reason"] == "end_turn"

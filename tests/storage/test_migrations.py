@@ -10,8 +10,8 @@ from holdfast.storage.migrate import HEAD, migrate, version_of
 from holdfast.storage.tables import metadata
 
 
-def test_the_migrations_are_equal_to_the_tables(database_url: str) -> None:
-    engine = make_engine(database_url)
+def test_the_migrations_are_equal_to_the_tables(empty_database_url: str) -> None:
+    engine = make_engine(empty_database_url)
     migrate(engine)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -19,8 +19,8 @@ def test_the_migrations_are_equal_to_the_tables(database_url: str) -> None:
     engine.dispose()
 
 
-def test_migrating_twice_changes_nothing(database_url: str) -> None:
-    engine = make_engine(database_url)
+def test_migrating_twice_changes_nothing(empty_database_url: str) -> None:
+    engine = make_engine(empty_database_url)
     assert migrate(engine) == (None, HEAD)
     assert migrate(engine) == (HEAD, HEAD)
     assert version_of(engine) == HEAD

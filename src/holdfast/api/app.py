@@ -18,8 +18,8 @@ from holdfast.core.records import Actor
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-def make_app(lifespan: Lifespan) -> FastAPI:
-    """The application without its rooms: the lifespan puts them into `app.state.rooms` when it starts."""
+def make_app(lifespan: Lifespan | None) -> FastAPI:
+    """The application without its rooms: `install_rooms` puts them in, from the lifespan if there is one."""
     app = FastAPI(title="Holdfast", version=__version__, lifespan=lifespan, redirect_slashes=False)
     problems.install(app)
     app.add_exception_handler(BodyTooLarge, _too_large)
@@ -32,8 +32,8 @@ async def _too_large(request: Request, error: Exception) -> Json:
     return Json({"detail": "The body is too large."}, 413)
 
 
-def guarded(app: ASGIApp, *, actor: Actor, password: str | None, max_body_bytes: int) -> ASGIApp:
-    return Gate(app, actor=actor, password=password, max_body_bytes=max_body_bytes)
+def guarded(app: ASGIApp, *, actor: Actor, password: str | None, max_body_bytes: int, host: str) -> ASGIApp:
+    return Gate(app, actor=actor, password=password, max_body_bytes=max_body_bytes, host=host)
 
 
 def install_rooms(app: FastAPI, rooms: Rooms) -> None:

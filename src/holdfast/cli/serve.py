@@ -8,8 +8,10 @@ import signal
 import sys
 
 import uvicorn
+import uvloop
+from sqlalchemy.exc import SQLAlchemyError
 
-from holdfast.app import AlreadyRunning, http_app
+from holdfast.app import AlreadyRunning, http_app_of, opened
 from holdfast.settings import Settings
 
 
@@ -23,23 +25,32 @@ def serve(settings: Settings) -> int:
         )
         return 2
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    config = uvicorn.Config(
-        http_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=5,
-    )
-    server = Greeting(config, settings)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     for asked_to_stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(asked_to_stop, signal.SIG_IGN)  # uvicorn acts on it, then raises it again; stopping is no failure
     try:
-        server.run()
+        return uvloop.run(_serve(settings))
     except AlreadyRunning as error:
         print(f"holdfast: {error}", file=sys.stderr)
-        return 1
-    return 0 if server.started else 1
+    except (SQLAlchemyError, ImportError) as error:
+        print(f"holdfast: the database cannot be used: {error}\n`holdfast doctor` says more.", file=sys.stderr)
+    return 1
+
+
+async def _serve(settings: Settings) -> int:
+    async with opened(settings) as holdfast:
+        config = uvicorn.Config(
+            http_app_of(holdfast, settings),
+            host=settings.host,
+            port=settings.port,
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=5,
+        )
+        server = Greeting(config, settings)
+        await server.serve()
+        return 0 if server.started else 1
 
 
 class Greeting(uvicorn.Server):

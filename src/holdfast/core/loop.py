@@ -186,6 +186,8 @@ def _cancelled(state: State, asked: CancelAsked) -> Decision:
     if asked.partial:
         seen = (Draft(AssistantBody(asked.partial, interrupted=True), asked.message_id, asked.step_id),)
     closed = _closed(state, "cancelled", INTERRUPTED, before=seen)
+    if asked.reason is not None:
+        closed = replace(closed, rulings=tuple(replace(ruling, reason=asked.reason) for ruling in closed.rulings))
     return replace(closed, messages=(), rollback=True) if asked.rollback else closed
 
 

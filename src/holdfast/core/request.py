@@ -34,6 +34,7 @@ class RunRequest:
     callback_url: str | None = None
     partial: bool = False
     when_busy: str = "reject"
+    allow: Mapping[str, str | None] = field(default_factory=dict)  # tool -> digest of arguments, or None for any
     config: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     body_digest: str = ""
@@ -62,6 +63,7 @@ class RunRequest:
             "callback_url": self.callback_url,
             "partial": self.partial,
             "when_busy": self.when_busy,
+            "allow": dict(self.allow),
             "config": dict(self.config),
             "keys": list(self.keys),
             "body_digest": self.body_digest,
@@ -92,6 +94,7 @@ _PLAIN = (
     "callback_url",
     "partial",
     "when_busy",
+    "allow",
     "config",
     "body_digest",
 )

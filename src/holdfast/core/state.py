@@ -182,6 +182,7 @@ class CancelAsked:
     step_id: str | None = None
     message_id: str | None = None
     rollback: bool = False
+    reason: str | None = None  # for the audit log
 
 
 @dataclass(frozen=True, slots=True)

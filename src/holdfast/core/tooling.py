@@ -159,7 +159,8 @@ def found_again(loadout: Loadout, call: Call, request_id: str) -> Call:
         case "retry":
             return replace(call, status="allowed")
         case "ask":
-            return replace(call, status="unknown", request_id=request_id)
+            expiry = (hand.expiry if hand else None) or loadout.expiry
+            return replace(call, status="unknown", request_id=request_id, expiry=expiry)
         case _:
             return _refused(call, LOST)
 

@@ -17,6 +17,10 @@ from holdfast.ports.runs import StaleSituation
 MAX_LOOKS = 5
 
 
+def _asked(run: Run) -> CancelAsked:
+    return CancelAsked(rollback=run.cancel_rollback and not run.queued, reason=run.cancel_reason)
+
+
 async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
     """Deny what waits and close every open call, in one change, unless somebody else was faster."""
     for _ in range(MAX_LOOKS):
@@ -29,7 +33,7 @@ async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
         if run.queued:
             state = replace(state, calls=(), follow_ups=())
         facts = Drawn(
-            decision=decide(state, CancelAsked(rollback=run.cancel_rollback and not run.queued)),
+            decision=decide(state, _asked(run)),
             before=state,
             scene=scene,
             run=run,

@@ -85,6 +85,7 @@ def draw_up(facts: Drawn) -> Change:
         num_steps=decision.state.steps,
         rulings=decision.rulings,
         rollback=decision.rollback,
+        allow=facts.request.allow if facts.first else {},
         decided_by=facts.decided_by,
     )
 

@@ -215,7 +215,8 @@ class Driver:
         )
 
     async def _run_tool(self, call: Call, filled: Mapping[str, Any]) -> Happened:
-        result, edits = await tool_call.perform(call, self._scene, self._wiring.toolbox, filled)
+        wiring = self._wiring
+        result, edits = await tool_call.perform(call, self._scene, wiring.toolbox, wiring.tool_limits, filled)
         self._edits += edits
         return ToolSettled(call.call.id, result)
 

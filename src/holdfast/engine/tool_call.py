@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core.arguments import parse_arguments
@@ -16,17 +17,17 @@ from holdfast.core.messages import ToolResult
 from holdfast.core.records import Tool
 from holdfast.core.state import Call
 from holdfast.engine.scene import Scene
-from holdfast.ports.toolbox import MemoryEdit, Toolbox, ToolJob, ToolOutcome
+from holdfast.ports.toolbox import MemoryEdit, Toolbox, ToolJob, ToolLimits, ToolOutcome
 
 log = logging.getLogger("holdfast.engine")
 
 
 async def perform(
-    call: Call, scene: Scene, toolbox: Toolbox, filled: Mapping[str, Any]
+    call: Call, scene: Scene, toolbox: Toolbox, limits: ToolLimits, filled: Mapping[str, Any]
 ) -> tuple[ToolResult, tuple[MemoryEdit, ...]]:
     tool = scene.tools[call.call.name]
     try:
-        outcome = await toolbox.run(job_for(call, tool, scene, filled))
+        outcome = await toolbox.run(replace(job_for(call, tool, scene, filled), limits=limits))
     except TellTheModel as error:
         outcome = ToolOutcome("error", f"Error executing function {tool.name}: {error}")
     except Exception:

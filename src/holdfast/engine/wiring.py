@@ -9,7 +9,7 @@ from holdfast.engine.scene import Contexts
 from holdfast.ports.clock import Clock
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.runs import RunStore
-from holdfast.ports.toolbox import Toolbox
+from holdfast.ports.toolbox import Toolbox, ToolLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +21,5 @@ class Wiring:
     owner: str  # this process, as leases name it
     feed: Feed
     lease_seconds: float = 10.0
+    tool_limits: ToolLimits = field(default_factory=ToolLimits)
     contexts: Contexts = field(default_factory=Contexts)

@@ -7,7 +7,7 @@ and there is no other way to change a run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -78,6 +78,7 @@ class Change:
     rulings: tuple[Ruling, ...] = ()
     decided_by: str | None = None
     rollback: bool = False
+    allow: Mapping[str, str | None] = field(default_factory=dict)  # allowances to write with the decision
 
     @property
     def touches_context(self) -> bool:

@@ -30,18 +30,22 @@ class Approvals:
         """Decide one call. With the last open call of its batch decided, the run goes on."""
         if approval.status not in WAITING_CALLS:
             raise AlreadyDecided([approval.call.id])
-        if seen_digest is not None and seen_digest != digest_of(approval.call.arguments):
+        if seen_digest is not None and seen_digest != _digest(approval):
             raise Conflict("The arguments are not the ones you decided about; look at the request again.")
         if remember is not None and approval.client_side:
             raise Invalid("A client's own tool cannot be allowed for good: the client answers each call itself.")
-        request = RunRequest(answers=(answer,), partial=True, background=True, run_type="approval_decision")
+        allow = {} if remember is None else {approval.call.name: _digest(approval) if remember == "arguments" else None}
+        request = RunRequest(
+            answers=(answer,), partial=True, background=True, run_type="approval_decision", allow=allow
+        )
         try:
-            run = await self._start(actor, approval.conversation_id, request)
+            return await self._start(actor, approval.conversation_id, request)
         except Invalid as error:
             latest = await self.store.get(actor, approval.id)
             if latest.status not in WAITING_CALLS:
                 raise AlreadyDecided([approval.call.id]) from error
             raise
-        if remember is not None:
-            await self.store.allow(actor, approval, exact=remember == "arguments")
-        return run
+
+
+def _digest(approval: Approval) -> str:
+    return digest_of(approval.call.arguments)

@@ -30,7 +30,7 @@ async def make(agents: Agents, tools: Tools, actor: Actor) -> str:
         actor,
         {
             "name": AGENT_NAME,
-            "description": "Try me: ask me to transfer 50 euros to Ann, then approve or deny it.",
+            "description": "Try me: say “call transfer_money with 50 to 'Ann'”, then approve or deny it.",
             "system": SYSTEM,
             "model": "demo/rehearsal",
             "tool_ids": [tool.id],

@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, insert, select, update
+from sqlalchemy import Column, Connection, Select, and_, insert, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.errors import NotFound
-from holdfast.core.gate import digest_of
 from holdfast.core.lifecycle import WAITING_CALLS
 from holdfast.core.messages import ToolCall
 from holdfast.core.records import Actor
 from holdfast.ports.approvals import Announcement, Approval, ApprovalFilter, DecisionMade, Due, KeptAllowance
 from holdfast.ports.clock import Clock
-from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
 from holdfast.storage.database import Database
 from holdfast.storage.paging import page_rows
@@ -42,13 +40,14 @@ class SqlApprovals:
         return await self._database.read(_get, actor, approval_id)
 
     async def expired(self, now: datetime) -> Sequence[Due]:
+        if not await self._database.read(_any_due, ledger.c.expires_at, now):
+            return ()  # the usual case costs no write
         return await self._database.write(_expired, now)
 
     async def warn(self, now: datetime) -> int:
+        if not await self._database.read(_any_due, ledger.c.warn_at, now):
+            return 0
         return await self._database.write(_warn, now)
-
-    async def allow(self, actor: Actor, approval: Approval, *, exact: bool) -> str:
-        return await self._database.write(_allow, actor, approval, exact, self._clock.now())
 
     async def allowances(self, actor: Actor, page: Page) -> Sequence[KeptAllowance]:
         return await self._database.read(_allowances, actor, page)
@@ -135,6 +134,10 @@ def _approval(row: RowMapping, decision: DecisionMade | None) -> Approval:
 # ---- time -----------------------------------------------------------------------------------------------------------
 
 
+def _any_due(connection: Connection, moment: Column[Any], now: datetime) -> bool:
+    return connection.execute(select(ledger.c.call_id).where(moment <= now, *_OPEN).limit(1)).first() is not None
+
+
 def _expired(connection: Connection, now: datetime) -> list[Due]:
     query = select(ledger).where(ledger.c.expires_at <= now, *_OPEN).order_by(ledger.c.expires_at).limit(100)
     due: list[Due] = []
@@ -169,22 +172,6 @@ def _warn(connection: Connection, now: datetime) -> int:
 
 
 # ---- allowances and announcements -----------------------------------------------------------------------------------
-
-
-def _allow(connection: Connection, actor: Actor, approval: Approval, exact: bool, now: datetime) -> str:
-    allowance_id = new_id("allowance")
-    row = {
-        "id": allowance_id,
-        "org_id": actor.org_id,
-        "agent_id": approval.agent_id,
-        "conversation_id": approval.conversation_id,
-        "tool_name": approval.call.name,
-        "arguments_digest": digest_of(approval.call.arguments) if exact else None,
-        "created_at": now,
-        "created_by": actor.user_id,
-    }
-    connection.execute(insert(allowances), row)
-    return allowance_id
 
 
 def _allowances(connection: Connection, actor: Actor, page: Page) -> list[KeptAllowance]:

@@ -18,6 +18,7 @@ from holdfast.core.messages import Message
 from holdfast.core.records import Run
 from holdfast.ports.runs import Change, Lease, Rest, StaleSituation
 from holdfast.storage import audit
+from holdfast.storage.allowances import write_allowances
 from holdfast.storage.ledger import write_calls
 from holdfast.storage.outbox import announce
 from holdfast.storage.prepared import FENCED, fenced, set_where
@@ -113,6 +114,8 @@ def _write(connection: Connection, run: dict[str, Any], change: Change, now: dat
     write_used_tools(connection, run, change)
     if change.rulings:
         audit.record(connection, run["org_id"], change.rulings, change.decided_by, now)
+    if change.allow:
+        write_allowances(connection, run, change, now)
     for edit in change.edits:
         connection.execute(update(blocks).where(blocks.c.id == edit.block_id).values(value=edit.value, updated_at=now))
     if change.events:

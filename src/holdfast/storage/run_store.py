@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, bindparam, exists, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, exists, insert, or_, select, text, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.errors import Conflict, ConversationBusy, LostLease, NotFound
@@ -157,9 +157,12 @@ def _ask_cancel(
     return get_run(connection, run_id)
 
 
+_IN_INDEX = text("runs.status IN ('created', 'running')")  # to the letter, or SQLite reads every run there ever was
+
+
 def _abandoned(connection: Connection, now: datetime) -> list[str]:
     free = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < now)
-    query = select(runs.c.id).where(runs.c.status.in_(_ACTIVE), ~runs.c.queued, free).order_by(runs.c.created_at)
+    query = select(runs.c.id).where(_IN_INDEX, ~runs.c.queued, free).order_by(runs.c.created_at)
     return list(connection.execute(query).scalars())
 
 
@@ -184,7 +187,7 @@ def _promotable(connection: Connection) -> list[str]:
 
 
 def _free_leases(connection: Connection) -> None:
-    connection.execute(update(runs).where(runs.c.status.in_(_ACTIVE)).values(lease_expires_at=None))
+    connection.execute(update(runs).where(_IN_INDEX).values(lease_expires_at=None))
 
 
 def get_run(connection: Connection, run_id: str, actor: Actor | None = None) -> Run:
