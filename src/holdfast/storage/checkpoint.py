@@ -65,6 +65,7 @@ def first_change(connection: Connection, run: Run, change: Change, now: datetime
         "turn_id": run.turn_id,
         "metadata": run.metadata,
         "callback_url": run.callback_url,
+        "created_at": run.created_at,
     }
     _write(connection, owner, change, now)
 

@@ -7,10 +7,11 @@ written: the update names the states it may come from, and finding none of them 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, insert, or_, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.codec import decode, encode
@@ -116,6 +117,14 @@ def _call_progress(call: Call) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=64)
+def _change(after: CallStatus, columns: tuple[str, ...]) -> Update:
+    """The update to a status, which names the statuses that it may come from."""
+    row = (ledger.c.step_id == bindparam("w_step"), ledger.c.call_id == bindparam("w_call"))
+    legal = or_(*(ledger.c.status == before for before in _call_sources(after)))
+    return update(ledger).where(*row, legal).values({name: bindparam(f"v_{name}") for name in columns})
+
+
 def _change_call(connection: Connection, call: Call, now: datetime) -> None:
     progress = _call_progress(call)
     if call.status == "unknown":
@@ -124,9 +133,8 @@ def _change_call(connection: Connection, call: Call, now: datetime) -> None:
         progress["started_at"] = now
     elif call.status not in OPEN_CALLS:
         progress["settled_at"] = now
-    row = (ledger.c.step_id == call.step_id, ledger.c.call_id == call.call.id)
-    legal = ledger.c.status.in_(_call_sources(call.status))
-    if connection.execute(update(ledger).where(*row, legal).values(**progress)).rowcount != 1:
+    row = {"w_step": call.step_id, "w_call": call.call.id, **{f"v_{name}": value for name, value in progress.items()}}
+    if connection.execute(_change(call.status, tuple(progress)), row).rowcount != 1:
         raise Broken(f"Call {call.call.id} of step {call.step_id} cannot become {call.status} from where it stands.")
 
 

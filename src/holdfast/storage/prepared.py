@@ -49,6 +49,7 @@ FENCED = (
     runs.c.metadata,
     runs.c.cancel_asked_at,
     runs.c.callback_url,
+    runs.c.created_at,
 )
 
 

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 
 from holdfast.ports.runs import Change
-from holdfast.storage.tables import run_tools, runs, tools
+from holdfast.storage.tables import run_tools, tools
+
+_KEPT = select(tools.c.id).where(tools.c.org_id == bindparam("org"), tools.c.name == bindparam("name"))
+_WRITTEN = select(run_tools.c.tool).where(run_tools.c.run_id == bindparam("run"))
+_BY_NAME = _WRITTEN.where(~run_tools.c.tool.like("tool-%"))
+_INSERT = insert(run_tools)
 
 
 def write_used_tools(connection: Connection, run: dict[str, Any], change: Change) -> None:
@@ -18,22 +23,18 @@ def write_used_tools(connection: Connection, run: dict[str, Any], change: Change
     names = {call.call.name for call in (*change.new_calls, *change.changed_calls) if call.executed}
     if not names:
         return
-    kept = select(tools.c.id).where(tools.c.org_id == run["org_id"], tools.c.name.in_(sorted(names)))
-    written = select(run_tools.c.tool).where(run_tools.c.run_id == run["id"])
-    new = (names | set(connection.execute(kept).scalars())) - set(connection.execute(written).scalars())
-    if not new:
-        return
-    created_at = connection.execute(select(runs.c.created_at).where(runs.c.id == run["id"])).scalar_one()
-    connection.execute(
-        insert(run_tools),
-        [
-            {"run_id": run["id"], "tool": tool, "org_id": run["org_id"], "created_at": created_at}
-            for tool in sorted(new)
-        ],
-    )
+    known = set(connection.execute(_WRITTEN, {"run": run["id"]}).scalars())
+    new = set(names) - known
+    for name in sorted(new):
+        new |= set(connection.execute(_KEPT, {"org": run["org_id"], "name": name}).scalars())
+    rows = [
+        {"run_id": run["id"], "tool": tool, "org_id": run["org_id"], "created_at": run["created_at"]}
+        for tool in sorted(new)
+    ]
+    if rows:
+        connection.execute(_INSERT, rows)
 
 
 def names_of_used_tools(connection: Connection, run_id: str) -> list[str]:
     """By name; the rows that hold ids are for finding only."""
-    query = select(run_tools.c.tool).where(run_tools.c.run_id == run_id, ~run_tools.c.tool.like("tool-%"))
-    return sorted(connection.execute(query).scalars())
+    return sorted(connection.execute(_BY_NAME, {"run": run_id}).scalars())
