@@ -1,4 +1,4 @@
-"""`database_url`: every test that asks for it runs twice, on SQLite and on a real Postgres, each time on a fresh database.
+"""`database_url`: a test that asks for it runs twice, on SQLite and on a real Postgres, on a fresh database each time.
 
 The schema is migrated once per worker and copied, since a migration costs more than most tests. `empty_database_url`
 is for tests of the migrations themselves.

@@ -89,7 +89,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         await processes.start()
         toolbox = ByKind(Builtins(SqlMessageSearch(database)), processes)
         stack.push_async_callback(toolbox.close)
-        store = SqlRunStore(database, clock)
+        store = SqlRunStore(database, clock, settings.approvals_webhook)
         wiring = Wiring(
             store=store,
             models=models,

@@ -42,6 +42,7 @@ class Settings:
     event_retention_days: int
     max_body_bytes: int
     webhook_secret: str | None
+    approvals_webhook: str | None
     allow_private_urls: bool
     log_level: str
     demo: bool
@@ -309,6 +310,12 @@ VARIABLES: tuple[Variable, ...] = (
         reader=TEXT,
         secret=True,
         meaning="What webhooks are signed with (Standard Webhooks), best as whsec_ and base64. Unset: not signed.",
+    ),
+    Variable(
+        field="approvals_webhook",
+        name="HOLDFAST_APPROVALS_WEBHOOK",
+        reader=TEXT,
+        meaning="A URL that is told of every call that begins to wait for a human, and of every one that is decided.",
     ),
     Variable(
         field="allow_private_urls",

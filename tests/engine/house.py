@@ -130,6 +130,7 @@ async def opened(
     alone: bool = True,
     sweep: bool = True,
     lease_seconds: float = 10,
+    approvals_webhook: str | None = None,
 ) -> AsyncIterator[House]:
     """The house; without `sweep` it leaves alone what others left behind."""
     clock = clock or SystemClock()
@@ -138,7 +139,7 @@ async def opened(
     await database.write(ensure_default, clock.now())
     model, toolbox = ScriptedModel(), Functions()
     models = Directory([("scripted", model)])
-    store = SqlRunStore(database, clock)
+    store = SqlRunStore(database, clock, approvals_webhook)
     wiring = Wiring(
         store=store,
         models=models,

@@ -66,7 +66,7 @@ async def test_of_many_racing_decisions_one_wins(database_url: str) -> None:
         await house.finished(conversation)
         (asked,) = await waiting(house)
         house.model.script(Say("paid"))
-        answers = [Approval("c1", number % 2 == 0, str(number)) for number in range(200)]
+        answers = [Approval("c1", number % 2 == 0, str(number)) for number in range(1000)]
         outcomes = await asyncio.gather(*(say(house, asked, a) for a in answers), return_exceptions=True)
         won = [o for o in outcomes if isinstance(o, Run)]
         assert len(won) == 1

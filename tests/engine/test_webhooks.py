@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import select
 
 from engine.house import House, opened
+from holdfast.core.messages import Approval
 from holdfast.core.records import Run
 from holdfast.engine.signing import webhook_headers
 from holdfast.engine.webhooks import GIVE_UP_AFTER, Mail, Webhooks, pause_seconds
@@ -114,6 +115,22 @@ async def test_a_run_that_waits_for_a_human_is_told_and_again_when_it_is_cancell
         assert stops == ["cancelled", "requires_approval"]
         asked = [m["message_type"] for m in told[1]["metadata"]["result"]["messages"]]
         assert asked == ["approval_request_message"]
+
+
+async def test_a_call_that_waits_is_announced_and_so_is_its_decision(database_url: str) -> None:
+    async with opened(database_url, approvals_webhook=URL) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", {"text": "5"}, id="c1"))
+        run = await house.finished(conversation)
+        house.model.script(Say("paid"))
+        await house.finished(conversation, "", answers=(Approval("c1", True),))
+        receiver = Receiver()
+        assert await sender(house, receiver).deliver_due() == 2
+        told = {body["type"]: body["approval"] for body in receiver.bodies()}
+        assert set(told) == {"approval.requested", "approval.settled"}
+        assert told["approval.requested"]["tool_call"]["arguments"] == '{"text":"5"}'
+        assert told["approval.requested"]["id"] == told["approval.settled"]["id"]
+        assert (await shown(house, run)).callback_sent_at is None
 
 
 async def test_what_fails_is_tried_again_later_with_the_same_bytes(database_url: str) -> None:

@@ -102,8 +102,9 @@ async def send(
     return await sending.send(
         rooms,
         actor,
-        conversation,
+        conversation.id,
         body,
+        pending_as_object=False,
         streaming=streaming,
         run_type="send_conversation_message",
         idempotency_key=idempotency_key,

@@ -12,15 +12,16 @@ from holdfast.api import message_lists, sending
 from holdfast.api.agent_answers import answer_one
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.conversations import cancel_run, compacted
-from holdfast.api.inputs import Sent
+from holdfast.api.inputs import SendIn, Sent
 from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AgentId, AsActor, Body, InRooms, MessageId, page
 from holdfast.api.responses import Json
+from holdfast.api.rooms import Rooms
 from holdfast.api.shapes_context import context_wire, hit_wire
 from holdfast.api.shapes_runs import run_wire
 from holdfast.core.errors import InvalidArgument, NotFound, NothingToCancel, TellTheModel
 from holdfast.core.outward import outward
-from holdfast.core.records import Run
+from holdfast.core.records import Actor, Run
 from holdfast.ports.history import MessageScope, RunFilter
 from holdfast.ports.paging import Page
 
@@ -31,28 +32,34 @@ router = APIRouter(prefix="/v1")
 async def send(
     rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    conversation = await rooms.conversations.store.default_of(actor, agent_id)
-    streaming = bool(body.streaming)
-    run_type = "send_message_streaming" if streaming else "send_message"
-    return await sending.send(
-        rooms, actor, conversation, body, streaming=streaming, run_type=run_type, idempotency_key=idempotency_key
-    )
+    return await _send(rooms, actor, agent_id, body, streaming=bool(body.streaming), idempotency_key=idempotency_key)
 
 
 @router.post("/agents/{agent_id}/messages/stream")
 async def send_stream(
     rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    conversation = await rooms.conversations.store.default_of(actor, agent_id)
-    return await sending.send(
-        rooms,
-        actor,
-        conversation,
-        body,
-        streaming=True,
-        run_type="send_message_streaming",
-        idempotency_key=idempotency_key,
-    )
+    return await _send(rooms, actor, agent_id, body, streaming=True, idempotency_key=idempotency_key)
+
+
+async def _send(
+    rooms: Rooms, actor: Actor, agent_id: str, body: SendIn, *, streaming: bool, idempotency_key: str | None
+) -> Response:
+    conversation_id = await rooms.conversations.store.default_id(actor, agent_id)
+    try:
+        return await sending.send(
+            rooms,
+            actor,
+            conversation_id,
+            body,
+            pending_as_object=True,
+            streaming=streaming,
+            run_type="send_message_streaming" if streaming else "send_message",
+            idempotency_key=idempotency_key,
+        )
+    except NotFound:
+        await rooms.conversations.store.default_of(actor, agent_id)  # if the agent is gone, that is what to say
+        raise
 
 
 @router.post("/agents/{agent_id}/messages/async")
@@ -60,7 +67,7 @@ async def send_async(
     rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, idempotency_key: IdempotencyKey = None
 ) -> Json:
     conversation = await rooms.conversations.store.default_of(actor, agent_id)
-    return Json(run_wire(await sending.send_async(rooms, actor, conversation, body, idempotency_key)))
+    return Json(run_wire(await sending.send_async(rooms, actor, conversation.id, body, idempotency_key)))
 
 
 @router.get("/agents/{agent_id}/messages")

@@ -13,7 +13,7 @@ from holdfast.api.naming import named
 from holdfast.api.problems import problem
 from holdfast.api.rooms import Rooms
 from holdfast.core.errors import Invalid, InvalidArgument, PendingApproval
-from holdfast.core.records import Actor, Conversation, Run
+from holdfast.core.records import Actor, Run
 from holdfast.core.request import RunRequest
 
 NO_STREAMING = (
@@ -25,9 +25,10 @@ NO_STREAMING = (
 async def send(
     rooms: Rooms,
     actor: Actor,
-    conversation: Conversation,
+    conversation_id: str,
     body: SendIn,
     *,
+    pending_as_object: bool,
     streaming: bool,
     run_type: str,
     idempotency_key: str | None = None,
@@ -38,11 +39,11 @@ async def send(
     await check_model(rooms, body)
     request = named(run_request(body, run_type), body, idempotency_key)
     try:
-        run = await rooms.engine.start(actor, conversation.id, request)
+        run = await rooms.engine.start(actor, conversation_id, request)
     except PendingApproval as error:
         if streaming:
             return watching.refusal(error, hide_text=False)
-        return problem(error, pending_as_object=conversation.is_default)
+        return problem(error, pending_as_object=pending_as_object)
     except Invalid as error:
         if streaming:
             return watching.refusal(error, hide_text=True)
@@ -53,14 +54,14 @@ async def send(
 
 
 async def send_async(
-    rooms: Rooms, actor: Actor, conversation: Conversation, body: SendIn, idempotency_key: str | None = None
+    rooms: Rooms, actor: Actor, conversation_id: str, body: SendIn, idempotency_key: str | None = None
 ) -> Run:
     """Accept the request and leave it to run in the background."""
     await check_model(rooms, body)
     check_callback(body.callback_url)
     request = named(run_request(body, "send_message_async"), body, idempotency_key)
     as_background = RunRequest.from_json(request.to_json() | {"background": True, "client_tools": []})
-    return await rooms.engine.start(actor, conversation.id, as_background)
+    return await rooms.engine.start(actor, conversation_id, as_background)
 
 
 def check_callback(url: str | None) -> None:

@@ -125,7 +125,9 @@ class Webhooks:
         return Outcome(status="pending", sent_at=now, status_code=code, error=error, next_attempt_at=again)
 
     async def _body(self, delivery: Delivery) -> bytes:
-        """The result is what a client that waited for the run was answered."""
+        """The result is what a client that waited for the run was answered. News of an approval is whole as it is."""
+        if "approval" in delivery.payload:
+            return orjson.dumps(delivery.payload)
         run = await self._mail.store.run(delivery.run_id)
         types = (run.request.get("config") or {}).get("include_return_message_types")
         whole = await read_until(self._mail.store, delivery.run_id, delivery.last_event, types)

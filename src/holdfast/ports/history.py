@@ -103,6 +103,11 @@ class ConversationStore(Protocol):
 
     async def default_of(self, actor: Actor, agent_id: str) -> Conversation: ...
 
+    async def default_id(self, actor: Actor, agent_id: str) -> str:
+        """The id of an agent's default conversation, which never changes; so it may be remembered. The agent may have
+        been deleted meanwhile, which whoever uses the id will find."""
+        ...
+
     async def listing(
         self, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None
     ) -> Sequence[Conversation]: ...

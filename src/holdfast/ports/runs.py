@@ -79,6 +79,7 @@ class Change:
     decided_by: str | None = None
     rollback: bool = False
     allow: Mapping[str, str | None] = field(default_factory=dict)  # allowances to write with the decision
+    tell: str | None = None  # a URL that is told of calls that begin or cease to wait
 
     @property
     def touches_context(self) -> bool:

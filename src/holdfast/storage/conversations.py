@@ -7,6 +7,7 @@ for all. Number 0 is the system message, which is never shared.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -25,6 +26,8 @@ from holdfast.storage.paging import page_rows
 from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.run_store import refuse_if_busy
 from holdfast.storage.tables import context, conversations, ledger, lineage, messages
+
+MAX_REMEMBERED = 10_000
 
 
 def insert_conversation(connection: Connection, conversation: Conversation, system: Message) -> None:
@@ -192,6 +195,7 @@ class SqlConversations:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+        self._defaults: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     async def create(self, conversation: Conversation, system: Message) -> None:
         await self._database.write(insert_conversation, conversation, system)
@@ -201,6 +205,14 @@ class SqlConversations:
 
     async def default_of(self, actor: Actor, agent_id: str) -> Conversation:
         return await self._database.read(default_of, agent_id, actor)
+
+    async def default_id(self, actor: Actor, agent_id: str) -> str:
+        key = (actor.org_id, agent_id)
+        if key not in self._defaults:
+            self._defaults[key] = (await self.default_of(actor, agent_id)).id
+            if len(self._defaults) > MAX_REMEMBERED:
+                self._defaults.popitem(last=False)
+        return self._defaults[key]
 
     async def listing(
         self, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None

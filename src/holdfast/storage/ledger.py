@@ -18,8 +18,9 @@ from holdfast.core.codec import decode, encode
 from holdfast.core.errors import Broken
 from holdfast.core.lifecycle import CALL_CHANGES, OPEN_CALLS, CallStatus
 from holdfast.core.messages import ToolCall, ToolReturnsBody, plain_text
-from holdfast.core.state import Call, Ruling
+from holdfast.core.state import Call
 from holdfast.ports.runs import Change
+from holdfast.storage.outbox import post
 from holdfast.storage.tables import announcements, ledger
 
 _NAMESPACE = UUID("6f1a7c1e-52c0-4f5e-9d0b-6d3c7b3a9c11")
@@ -41,23 +42,45 @@ def write_calls(connection: Connection, run: dict[str, Any], change: Change, now
         connection.execute(_INSERT, rows)
     for call in change.changed_calls:
         _change_call(connection, call, now)
-    _announce(connection, run["org_id"], (*change.new_calls, *change.changed_calls), change.rulings, now)
+    _announce(connection, run, change, now)
     if change.rollback or any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
         connection.execute(_RETURN, {"conversation": change.conversation_id})
 
 
-def _announce(
-    connection: Connection, org_id: str, touched: tuple[Call, ...], rulings: tuple[Ruling, ...], now: datetime
-) -> None:
-    """What the inbox has to say of this change: calls that began to wait, and calls that no longer do."""
-    told = [("requested", call) for call in touched if call.waiting]
-    told += [("settled", ruling.call) for ruling in rulings if ruling.call.request_id is not None]
+def _announce(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
+    """What the inbox has to say of this change: calls that began to wait, and calls that no longer do. Whoever wants to
+    be told gets a letter, written in the same transaction."""
+    told = [("requested", call) for call in (*change.new_calls, *change.changed_calls) if call.waiting]
+    told += [("settled", ruling.call) for ruling in change.rulings if ruling.call.request_id is not None]
     rows = [
-        {"org_id": org_id, "kind": kind, "approval_id": approval_id(call.step_id, call.call.id), "created_at": now}
+        {
+            "org_id": run["org_id"],
+            "kind": kind,
+            "approval_id": approval_id(call.step_id, call.call.id),
+            "created_at": now,
+        }
         for kind, call in told
     ]
     if rows:
         connection.execute(insert(announcements), rows)
+    if change.tell is not None:
+        for kind, call in told:
+            letter = _letter(kind, call, run, change.conversation_id)
+            post(connection, run, change.tell, letter, last_event=0, now=now)
+
+
+def _letter(kind: str, call: Call, run: dict[str, Any], conversation_id: str) -> dict[str, Any]:
+    return {
+        "type": f"approval.{kind}",
+        "approval": {
+            "id": approval_id(call.step_id, call.call.id),
+            "agent_id": run["agent_id"],
+            "conversation_id": conversation_id,
+            "run_id": run["id"],
+            "step_id": call.step_id,
+            "tool_call": {"name": call.call.name, "arguments": call.call.arguments, "tool_call_id": call.call.id},
+        },
+    }
 
 
 def _call_row(call: Call, run: dict[str, Any], conversation_id: str, now: datetime) -> dict[str, Any]:

@@ -35,13 +35,22 @@ def announce(connection: Connection, run: dict[str, Any], change: Change, now: d
         return
     metadata = {**(run["metadata"] or {}), **rest.metadata}
     completed_at = rest.completed_at.replace(tzinfo=None).isoformat(timespec="microseconds")
+    payload = {"status": rest.status, "completed_at": completed_at, "metadata": metadata}
+    last_event = change.first_event + len(change.events) - 1
+    post(connection, run, run["callback_url"], payload, last_event=last_event, now=now)
+
+
+def post(
+    connection: Connection, run: dict[str, Any], url: str, payload: dict[str, Any], *, last_event: int, now: datetime
+) -> None:
+    """Put a letter into the outbox, in the transaction of what it tells."""
     row = {
         "id": new_id("webhook"),
         "org_id": run["org_id"],
         "run_id": run["id"],
-        "url": run["callback_url"],
-        "payload": {"status": rest.status, "completed_at": completed_at, "metadata": metadata},
-        "last_event": change.first_event + len(change.events) - 1,
+        "url": url,
+        "payload": payload,
+        "last_event": last_event,
         "status": "pending",
         "attempts": 0,
         "created_at": now,
@@ -100,6 +109,8 @@ def _settle(connection: Connection, delivery: Delivery, outcome: Outcome) -> Non
         values["next_attempt_at"] = outcome.next_attempt_at
     if connection.execute(update(outbox).where(*mine).values(**values)).rowcount == 0:
         return
+    if "approval" in delivery.payload:
+        return  # it is not the run's own callback
     told = {
         "callback_sent_at": outcome.sent_at,
         "callback_status_code": outcome.status_code,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import Connection, and_, bindparam, exists, insert, or_, select, text, update
@@ -27,16 +28,21 @@ _ACTIVE = sorted(ACTIVE)
 
 
 class SqlRunStore:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, approvals_webhook: str | None = None) -> None:
         self._database = database
         self._clock = clock
+        self._tell = approvals_webhook
+
+    def _telling(self, change: Change) -> Change:
+        return change if self._tell is None else replace(change, tell=self._tell)
 
     async def situation(self, conversation_id: str, known_version: int | None = None) -> Situation:
         return await self._database.read(situation, conversation_id, known_version)
 
     async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
         try:
-            await self._database.write(_begin, run, lease, change, self._clock.now())
+            told = None if change is None else self._telling(change)
+            await self._database.write(_begin, run, lease, told, self._clock.now())
         except Conflict as error:
             if "uq_runs_active_conversation" in str(error) or "runs.conversation_id" in str(error):
                 raise ConversationBusy(None) from error
@@ -52,10 +58,10 @@ class SqlRunStore:
             return None
 
     async def checkpoint(self, lease: Lease, change: Change) -> bool:
-        return await self._database.write(checkpoints.checkpoint, lease, change, self._clock.now())
+        return await self._database.write(checkpoints.checkpoint, lease, self._telling(change), self._clock.now())
 
     async def settle_resting(self, run_id: str, change: Change) -> bool:
-        return await self._database.write(checkpoints.settle_resting, run_id, change, self._clock.now())
+        return await self._database.write(checkpoints.settle_resting, run_id, self._telling(change), self._clock.now())
 
     async def change_idle(self, change: Change) -> None:
         await self._database.write(_change_idle, change, self._clock.now())
