@@ -223,7 +223,7 @@ VARIABLES: tuple[Variable, ...] = (
         field="redis_url",
         name="HOLDFAST_REDIS_URL",
         reader=_url("redis", "rediss", "unix"),
-        meaning="A Redis that carries live events between several servers.",
+        meaning="A Redis that will carry live events between several servers. Not used yet.",
     ),
     Variable(
         field="password",
@@ -266,14 +266,14 @@ VARIABLES: tuple[Variable, ...] = (
         name="GEMINI_API_KEY",
         reader=TEXT,
         secret=True,
-        meaning="The key for Google's Gemini.",
+        meaning="The key for Google's Gemini. Not used yet.",
     ),
     Variable(
         field="gemini_base_url",
         name="GEMINI_BASE_URL",
         reader=HTTP_URL,
         default_shown="Google's own",
-        meaning="A server to use in Gemini's place.",
+        meaning="A server to use in Gemini's place. Not used yet.",
     ),
     Variable(
         field="lease_seconds",
