@@ -64,6 +64,7 @@ async def _records(
                         yield _ping(run_id, last)
             except BaseException:
                 upcoming.cancel()
+                await asyncio.wait({upcoming})  # the generator can be closed only when nobody is inside it
                 raise
             batch = upcoming.result()
             if batch is None:

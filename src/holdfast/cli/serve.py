@@ -72,7 +72,8 @@ def greeting(settings: Settings) -> str:
     return f"""\
 Holdfast is listening on {url}
   data     {_without_password(settings.database_url)}
-  API      {url}/docs, for the letta-client SDKs: base_url="{url}"
+  API      base_url="{url}" for the letta-client SDKs, LETTA_BASE_URL={url} for letta
+  try      the agent DemoTeller: README.md, "Five minutes to the first approved tool call"
   models   demo/rehearsal is built in; set OPENAI_API_KEY or ANTHROPIC_API_KEY for others
   check    holdfast doctor
 Press Ctrl+C to stop."""

@@ -55,6 +55,7 @@ async def accept(wiring: Wiring, actor: Actor, conversation_id: str, request: Ru
         records=[opening(run)],
         decided_by=actor.user_id,
         first=True,
+        takes_input=True,
     )
     change = draw_up(facts)
     await wiring.store.begin(run, lease, change)

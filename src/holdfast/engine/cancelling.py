@@ -25,6 +25,8 @@ async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
     """Deny what waits and close every open call, in one change, unless somebody else was faster."""
     for _ in range(MAX_LOOKS):
         situation, context = await wiring.contexts.load(wiring.store, run.conversation_id)
+        if not run.queued and situation.turn_id != run.turn_id:
+            return True  # its calls were answered long ago; what waits now belongs to another turn
         if not run.queued and not any(call.waiting for call in situation.calls):
             return True
         request = RunRequest.from_json(run.request)

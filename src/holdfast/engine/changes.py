@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.core.failures import error_object
-from holdfast.core.lifecycle import status_for
+from holdfast.core.lifecycle import check_call_change, check_run_change, status_for
 from holdfast.core.messages import (
     ApprovalRequestBody,
     AssistantBody,
@@ -53,6 +53,7 @@ class Drawn:
     streamed: frozenset[str] = frozenset()
     decided_by: str | None = None  # who sent the answers, for the audit log
     first: bool = False  # the first change of a run brings the system message up to date
+    takes_input: bool = False  # the request's own input is what is decided here
 
 
 def draw_up(facts: Drawn) -> Change:
@@ -85,7 +86,7 @@ def draw_up(facts: Drawn) -> Change:
         num_steps=decision.state.steps,
         rulings=decision.rulings,
         rollback=decision.rollback,
-        allow=facts.request.allow if facts.first else {},
+        allow=facts.request.allow if facts.takes_input else {},
         decided_by=facts.decided_by,
     )
 
@@ -100,9 +101,11 @@ def _system(scene: Scene, facts: Drawn) -> Message | None:
 
 
 def _ledger(before: State, decision: Decision) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
-    known = {(call.step_id, call.call.id) for call in before.calls}
+    known = {(call.step_id, call.call.id): call.status for call in before.calls}
     new = tuple(call for call in decision.calls if (call.step_id, call.call.id) not in known)
     changed = tuple(call for call in decision.calls if (call.step_id, call.call.id) in known)
+    for call in changed:
+        check_call_change(known[call.step_id, call.call.id], call.status)
     return new, changed
 
 
@@ -110,6 +113,7 @@ def _rest(facts: Drawn) -> Rest | None:
     stop = facts.decision.stop
     if stop is None:
         return None
+    check_run_change(facts.run.status, status_for(stop), facts.run.stop_reason)
     return Rest(
         status=status_for(stop),
         stop_reason=stop,

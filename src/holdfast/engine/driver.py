@@ -31,6 +31,7 @@ from holdfast.core.state import (
     Compacted,
     Crashed,
     Decision,
+    DecisionsGiven,
     Effect,
     Happened,
     ModelFailed,
@@ -38,6 +39,7 @@ from holdfast.core.state import (
     RunTools,
     State,
     ToolSettled,
+    UserSpoke,
 )
 from holdfast.engine import compaction, model_call, tool_call
 from holdfast.engine.changes import Drawn, draw_up
@@ -51,10 +53,19 @@ from holdfast.ports.toolbox import MemoryEdit
 
 log = logging.getLogger("holdfast.engine")
 
+NOTHING = Usage()
+
 
 class Driver:
     def __init__(
-        self, wiring: Wiring, run: Run, request: RunRequest, tenure: Tenure, scene: Scene, state: State
+        self,
+        wiring: Wiring,
+        run: Run,
+        request: RunRequest,
+        tenure: Tenure,
+        scene: Scene,
+        state: State,
+        spent: Usage = NOTHING,
     ) -> None:
         self._wiring = wiring
         self.run = run
@@ -70,10 +81,10 @@ class Driver:
         self._step: Step | None = None
         self._last_step: Step | None = None
         self._tools_began_ns: int | None = None
-        self._usage = Usage()
+        self._usage = spent
         self._context_tokens: int | None = None
         self._ttft_ns: int | None = None
-        self._edits: tuple[MemoryEdit, ...] = ()
+        self._edits: dict[str, tuple[MemoryEdit, ...]] = {}  # by call, until its result is written
         self._first = False
         self._cut: tuple[compaction.Shortened, ContextCut] | None = None
 
@@ -81,9 +92,19 @@ class Driver:
 
     async def drive(self, decision: Decision) -> None:
         """Go on from a decision that is already written, until the run rests or is no longer ours."""
+        await self._to_rest(decision, None)
+
+    async def begin(self, found: Happened) -> None:
+        """Begin with what was found: work that somebody left, or input that nobody has looked at yet."""
+        self._first = True
+        await self._to_rest(None, found)
+
+    async def _to_rest(self, decision: Decision | None, found: Happened | None) -> None:
         heart = asyncio.create_task(self._keep_lease())
         try:
-            while decision.stop is None:
+            if decision is None and found is not None:
+                decision = await self._first_decision(found)
+            while decision is not None and decision.stop is None:
                 if not self.tenure.interrupted.is_set():
                     self._begin(decision.effects)
                 decision = await self._follow(await self._next())
@@ -95,14 +116,13 @@ class Driver:
             self._wiring.contexts.keep(self._scene)
             self._wiring.feed.close(self.run.id)
 
-    async def begin(self, happened: Happened) -> None:
-        """Begin with what was found: work that somebody left, or input that nobody has looked at yet."""
-        self._first = True
+    async def _first_decision(self, found: Happened) -> Decision:
+        """Input that makes no sense any more fails the run, and touches nobody else's calls."""
         try:
-            decision = await self._follow(happened)
+            return await self._follow(found)
         except AskedWrongly as error:
-            decision = await self._follow(Crashed(str(error)))
-        await self.drive(decision)
+            self._state = replace(self._state, calls=(), follow_ups=())
+            return await self._follow(Crashed(str(error)))
 
     async def _follow(self, happened: Happened) -> Decision:
         decision = decide(self._state, happened)
@@ -160,6 +180,8 @@ class Driver:
             except LostLease as error:
                 self.tenure.lost(error)
                 return
+            except Exception:
+                log.exception("the lease of run %s could not be renewed; trying again", self.run.id)
 
     # ---- effects ------------------------------------------------------------------------------------------------
 
@@ -217,7 +239,7 @@ class Driver:
     async def _run_tool(self, call: Call, filled: Mapping[str, Any]) -> Happened:
         wiring = self._wiring
         result, edits = await tool_call.perform(call, self._scene, wiring.toolbox, wiring.tool_limits, filled)
-        self._edits += edits
+        self._edits[call.call.id] = edits
         return ToolSettled(call.call.id, result)
 
     async def _compact(self) -> Happened:
@@ -234,6 +256,7 @@ class Driver:
     async def _write(self, decision: Decision, happened: Happened) -> None:
         """One decision, one transaction: messages, ledger, step, events, and the run's rest if it comes to that."""
         first_event, records = await self._journal.settle()
+        edits = self._edits.pop(happened.call_id, ()) if isinstance(happened, ToolSettled) else ()
         if any(isinstance(draft.body, ToolReturnsBody) for draft in decision.messages):
             self._note_tool_time()
         drawn = draw_up(
@@ -252,20 +275,21 @@ class Driver:
                 context_tokens=self._context_tokens,
                 duration_ns=self._wiring.clock.monotonic_ns() - self._began_ns,
                 ttft_ns=self._ttft_ns,
-                edits=self._edits,
+                edits=edits,
                 cut=self._cut,
                 streamed=self._streamed(happened),
                 decided_by=self.run.created_by,
                 first=self._first,
+                takes_input=isinstance(happened, UserSpoke | DecisionsGiven),
             )
         )
         if await self._wiring.store.checkpoint(self.tenure.renewed(), drawn):
             self.tenure.cancel_asked()
-        self._scene.edit(self._edits)
+        self._scene.edit(edits)
         self._scene.advance(drawn)
         self._last_step = drawn.step or self._last_step
         self._first = False
-        self._state, self._step, self._edits, self._cut = decision.state, None, (), None
+        self._state, self._step, self._cut = decision.state, None, None
         self._journal.written(list(drawn.events), done=drawn.rest is not None)
 
     def _streamed(self, happened: Happened) -> frozenset[str]:

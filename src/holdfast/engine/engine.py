@@ -82,18 +82,30 @@ class Engine:
 
     def _drive(self, driver: Driver, work: Coroutine[Any, Any, None]) -> None:
         run_id = driver.run.id
-        task = asyncio.create_task(self._guarded(driver.run, work), name=f"drive {run_id}")
+        task = asyncio.create_task(self._guarded(driver.run, driver.tenure, work), name=f"drive {run_id}")
         self._driving[run_id] = (task, driver.tenure)
 
-    async def _guarded(self, run: Run, work: Coroutine[Any, Any, None]) -> None:
-        """A driver that fails leaves its run to the next sweep, which finds it as the rows have it."""
+    async def _guarded(self, run: Run, tenure: Tenure, work: Coroutine[Any, Any, None]) -> None:
+        """A driver that fails leaves its run to the next sweep, which finds it as the rows have it. A cancel that came
+        just as the run began to wait for a human is carried out on the waiting run."""
         try:
             await work
+            if tenure.cancelled:
+                await self._cancel_if_waiting(run.id)
         except Exception:
             log.exception("run %s stopped on an error of ours; it will be taken over", run.id)
         finally:
             self._driving.pop(run.id, None)
-        if run.conversation_id in self._queued_in:
+        await self._promote_in(run.conversation_id)
+
+    async def _cancel_if_waiting(self, run_id: str) -> None:
+        run = await self._wiring.store.run(run_id)
+        if run.status not in ACTIVE and can_cancel(run.status, run.stop_reason):
+            await cancel_resting(self._wiring, run, run.cancel_asked_by)
+
+    async def _promote_in(self, conversation_id: str) -> None:
+        if conversation_id in self._queued_in:
+            self._queued_in.discard(conversation_id)
             await self._promote()
 
     async def _promote(self) -> None:
@@ -119,7 +131,9 @@ class Engine:
             return True
         run = await self._wiring.store.ask_cancel(run.id, by, reason, rollback)
         if run.queued or run.status not in ACTIVE:
-            return await cancel_resting(self._wiring, run, by)
+            done = await cancel_resting(self._wiring, run, by)
+            await self._promote_in(run.conversation_id)
+            return done
         if (driving := self._driving.get(run.id)) is not None:
             task, tenure = driving
             tenure.cancel_asked()
@@ -150,9 +164,15 @@ class Engine:
         await self._promote()
 
     async def _take_over(self, run_id: str) -> None:
-        taken = await take_over(self._wiring, run_id)
+        """One run that cannot be taken over must not keep the others from it."""
+        try:
+            taken = await take_over(self._wiring, run_id)
+        except Exception:
+            log.exception("run %s could not be taken over; trying again later", run_id)
+            return
         if taken is not None:
             driver, happened = taken
+            self._queued_in.add(driver.run.conversation_id)  # more may wait behind it
             self._drive(driver, driver.begin(happened))
 
     # ---- leaving ----------------------------------------------------------------------------------------------------

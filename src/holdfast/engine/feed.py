@@ -60,6 +60,7 @@ class Feed:
 
     def open(self, run_id: str, last_event: int) -> None:
         """A run is driven here from now on; its next record is `last_event + 1`."""
+        self.close(run_id)
         self._live[run_id] = _Live(first_seq=last_event + 1)
 
     def publish(self, run_id: str, records: Sequence[str], *, done: bool = False) -> None:

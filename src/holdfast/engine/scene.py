@@ -80,8 +80,8 @@ class Scene:
         summary: tuple[Message, ...] = ()
         if change.cut is not None:
             summary = tuple(message for message in change.messages if message.id == change.cut.summary_id)
-            kept = tuple(m for m in context[1:] if m.seq >= change.cut.keep_from and m not in summary)
-            context = (context[0], *summary, *kept)
+            places = (index for index, message in enumerate(context) if message.seq == change.cut.keep_from)
+            context = (context[0], *summary, *context[next(places, len(context)) :])
         self.context = (*context, *(message for message in change.messages if message not in summary))
         self.version += 1
         self.next_seq += len(change.messages)

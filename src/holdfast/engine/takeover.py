@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
+from functools import reduce
 
+from holdfast.core.model import Usage
 from holdfast.core.records import Run
 from holdfast.core.request import RunRequest
 from holdfast.core.state import Crashed, Happened, Recovered
@@ -31,12 +34,15 @@ async def take_over(wiring: Wiring, run_id: str) -> tuple[Driver, Happened] | No
     wiring.contexts.forget(run.conversation_id)
     situation, context = await wiring.contexts.load(wiring.store, run.conversation_id)
     scene = scene_of(situation, context, request)
-    steps = sum(step.status == "success" for step in await wiring.store.run_steps(run_id))
-    follow_ups = request.messages if request.answers is not None and situation.calls else ()
-    state = state_of(situation, scene, request, steps=steps, follow_ups=follow_ups)
+    done = [step for step in await wiring.store.run_steps(run_id) if step.status == "success"]
+    unread = request.answers is not None and bool(situation.calls) and not done
+    state = state_of(situation, scene, request, steps=len(done), follow_ups=request.messages if unread else ())
+    called, last_result = await wiring.store.turn_so_far(run.turn_id)
+    state = replace(state, called=called, last_result=last_result)
     wiring.feed.open(run_id, run.last_event)
     tenure = Tenure(lease, wiring.clock, wiring.lease_seconds)
-    return Driver(wiring, run, request, tenure, scene, state), found(run, request, lease)
+    spent = reduce(Usage.plus, (step.usage for step in done), Usage())
+    return Driver(wiring, run, request, tenure, scene, state, spent), found(run, request, lease)
 
 
 def found(run: Run, request: RunRequest, lease: Lease) -> Happened:

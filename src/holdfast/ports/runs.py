@@ -170,6 +170,10 @@ class RunStore(Protocol):
 
     async def run_steps(self, run_id: str) -> Sequence[Step]: ...
 
+    async def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
+        """The tools that ran in a turn, oldest first, and the last result."""
+        ...
+
     async def abandoned(self, now: datetime) -> Sequence[str]:
         """Ids of active runs that nobody holds."""
         ...

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from holdfast.core.errors import AlreadyDecided, Conflict, Invalid
 from holdfast.core.gate import digest_of
 from holdfast.core.lifecycle import WAITING_CALLS
-from holdfast.core.messages import Answer
+from holdfast.core.messages import Answer, ToolResult
 from holdfast.core.records import Actor, Run
 from holdfast.core.request import RunRequest
 from holdfast.ports.approvals import Approval, ApprovalStore
@@ -34,7 +34,7 @@ class Approvals:
             raise Conflict("The arguments are not the ones you decided about; look at the request again.")
         if remember is not None and approval.client_side:
             raise Invalid("A client's own tool cannot be allowed for good: the client answers each call itself.")
-        allow = {} if remember is None else {approval.call.name: _digest(approval) if remember == "arguments" else None}
+        allow = {} if remember is None else {approval.call.name: _allowed(approval, answer, remember)}
         request = RunRequest(
             answers=(answer,), partial=True, background=True, run_type="approval_decision", allow=allow
         )
@@ -45,6 +45,14 @@ class Approvals:
             if latest.status not in WAITING_CALLS:
                 raise AlreadyDecided([approval.call.id]) from error
             raise
+
+
+def _allowed(approval: Approval, answer: Answer, remember: str) -> str | None:
+    """What is allowed for good: the tool with any arguments, or with the ones that are run now, edited or not."""
+    if remember == "tool":
+        return None
+    edited = None if isinstance(answer, ToolResult) else answer.arguments
+    return digest_of(edited or approval.call.arguments)
 
 
 def _digest(approval: Approval) -> str:

@@ -1,7 +1,7 @@
 """The audit log of decisions: append-only, each row bound to the one before it by a hash.
 
 Written in the transaction that carries the decision out. Whoever changes or removes a row breaks the chain from
-there on, and `verify` says where. A call can be decided once: the table says so too.
+there on, and `verify` says where. A call whose outcome was lost is asked about again, so it may have two rows.
 """
 
 from __future__ import annotations
@@ -40,14 +40,19 @@ def record(
     connection: Connection, org_id: str, rulings: Iterable[Ruling], decided_by: str | None, now: datetime
 ) -> None:
     """Append what was decided. One chain for the whole database, so writers take turns."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_CHAIN_LOCK)))
+    take_turns(connection)
     last = connection.execute(select(decisions.c.hash).order_by(decisions.c.number.desc()).limit(1)).scalar()
     previous = last or GENESIS
     for ruling in rulings:
         row = _row(org_id, ruling, decided_by, now) | {"previous_hash": previous}
         row["hash"] = previous = hash_of(row)
         connection.execute(insert(decisions), row)
+
+
+def take_turns(connection: Connection) -> None:
+    """Whoever appends to a numbered log waits until those before have committed, so that numbers appear in order."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_CHAIN_LOCK)))
 
 
 def _row(org_id: str, ruling: Ruling, decided_by: str | None, now: datetime) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def checkpoint(connection: Connection, lease: Lease, change: Change, now: dateti
     if row is None:
         raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
     _write(connection, dict(row), change, now)
-    return row["cancel_asked_at"] is not None and change.rest is None
+    return row["cancel_asked_at"] is not None
 
 
 def settle_resting(connection: Connection, run_id: str, change: Change, now: datetime) -> bool:
@@ -115,7 +115,7 @@ def _write(connection: Connection, run: dict[str, Any], change: Change, now: dat
     write_used_tools(connection, run, change)
     if change.rulings:
         audit.record(connection, run["org_id"], change.rulings, change.decided_by, now)
-    if change.allow:
+    if change.allow and any(ruling.kind in ("approved", "edited") for ruling in change.rulings):
         write_allowances(connection, run, change, now)
     for edit in change.edits:
         connection.execute(update(blocks).where(blocks.c.id == edit.block_id).values(value=edit.value, updated_at=now))

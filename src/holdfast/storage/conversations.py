@@ -25,7 +25,7 @@ from holdfast.storage.database import Database
 from holdfast.storage.paging import page_rows
 from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.run_store import refuse_if_busy
-from holdfast.storage.tables import context, conversations, ledger, lineage, messages
+from holdfast.storage.tables import context, conversations, ledger, lineage, messages, runs
 
 MAX_REMEMBERED = 10_000
 
@@ -173,6 +173,9 @@ def remove(connection: Connection, conversation_id: str, now: datetime) -> None:
         connection.execute(delete(conversations).where(conversations.c.id == conversation_id))
         return
     connection.execute(delete(context).where(context.c.conversation_id == conversation_id))
+    connection.execute(delete(ledger).where(ledger.c.conversation_id == conversation_id, ~ledger.c.returned))
+    queued = update(runs).where(runs.c.conversation_id == conversation_id, runs.c.queued)
+    connection.execute(queued.values(queued=False, status="cancelled", stop_reason="cancelled", completed_at=now))
     gone = update(conversations).where(conversations.c.id == conversation_id)
     connection.execute(gone.values(deleted_at=now, version=conversations.c.version + 1))
 

@@ -20,6 +20,7 @@ from holdfast.core.lifecycle import CALL_CHANGES, OPEN_CALLS, CallStatus
 from holdfast.core.messages import ToolCall, ToolReturnsBody, plain_text
 from holdfast.core.state import Call
 from holdfast.ports.runs import Change
+from holdfast.storage.audit import take_turns
 from holdfast.storage.outbox import post
 from holdfast.storage.tables import announcements, ledger
 
@@ -62,6 +63,7 @@ def _announce(connection: Connection, run: dict[str, Any], change: Change, now: 
         for kind, call in told
     ]
     if rows:
+        take_turns(connection)
         connection.execute(insert(announcements), rows)
     if change.tell is not None:
         for kind, call in told:

@@ -15,7 +15,7 @@ from holdfast.storage.tables import events, runs
 
 
 def read(connection: Connection, run_id: str, after: int, limit: int) -> LogPage:
-    """Records numbered after `after`, at most about `limit`, with whether the run rests and this is the end."""
+    """Records numbered after `after`, of at most `limit` pages, with whether the run rests and this is the end."""
     query = select(runs.c.status, runs.c.last_event).where(runs.c.id == run_id)
     run = connection.execute(query).first()
     if run is None:

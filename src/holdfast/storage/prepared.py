@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, Update, bindparam, update
+from sqlalchemy import Connection, Table, Update, bindparam, or_, update
 
+from holdfast.core.lifecycle import sources_of
 from holdfast.storage.run_tables import runs
 
-ACTIVE_RUN = (runs.c.status == "created") | (runs.c.status == "running")
+ACTIVE_RUN = or_(*(runs.c.status == status for status in sorted(sources_of("running"))))
 
 
 def set_where(connection: Connection, table: Table, where: Mapping[str, Any], values: Mapping[str, Any]) -> int:

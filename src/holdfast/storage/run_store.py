@@ -17,6 +17,7 @@ from holdfast.ports.runs import Change, KnownRequest, Lease, LogPage, Situation
 from holdfast.storage import checkpoint as checkpoints
 from holdfast.storage import log
 from holdfast.storage.database import Database
+from holdfast.storage.ledger import called_in_turn
 from holdfast.storage.prepared import ACTIVE_RUN, fenced
 from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.run_keys import known_request, write_keys
@@ -84,6 +85,9 @@ class SqlRunStore:
     async def run_steps(self, run_id: str) -> Sequence[Step]:
         return await self._database.read(steps_of_run, run_id)
 
+    async def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
+        return await self._database.read(called_in_turn, turn_id)
+
     async def abandoned(self, now: datetime) -> Sequence[str]:
         return await self._database.read(_abandoned, now)
 
@@ -112,6 +116,8 @@ def _begin(connection: Connection, run: Run, lease: Lease | None, change: Change
     """Insert the run, and its first change with it. One active run per conversation: the index says so too."""
     if not run.queued:
         refuse_if_busy(connection, run.conversation_id)
+    if not run.queued and run.request.get("when_busy") == "queue":
+        _refuse_to_overtake(connection, run.conversation_id)
     row = to_row(runs, run)
     row |= {"lease_epoch": 0, "lease_owner": None, "lease_expires_at": None}
     if lease is not None:
@@ -124,12 +130,24 @@ def _begin(connection: Connection, run: Run, lease: Lease | None, change: Change
         checkpoints.first_change(connection, run, change, now)
 
 
+def _refuse_to_overtake(connection: Connection, conversation_id: str) -> None:
+    """Who is willing to wait does not go before those who wait already."""
+    waiting = (runs.c.conversation_id == conversation_id, runs.c.queued, runs.c.status == "created")
+    if connection.execute(select(runs.c.id).where(*waiting).limit(1)).first() is not None:
+        raise ConversationBusy(None)
+
+
 def _claim(connection: Connection, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
     """Take a run that nobody holds. A queued one leaves the queue by this, if its conversation is free."""
     free = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < now)
+    waits = exists().where(
+        ledger.c.conversation_id == runs.c.conversation_id,
+        ~ledger.c.returned,
+        ledger.c.status.in_(sorted(WAITING_CALLS)),
+    )
     statement = (
         update(runs)
-        .where(runs.c.id == run_id, runs.c.status.in_(_ACTIVE), free)
+        .where(runs.c.id == run_id, runs.c.status.in_(_ACTIVE), free, or_(~runs.c.queued, ~waits))
         .values(queued=False, lease_owner=owner, lease_epoch=runs.c.lease_epoch + 1, lease_expires_at=expires_at)
         .returning(runs.c.lease_epoch)
     )

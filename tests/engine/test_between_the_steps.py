@@ -1,0 +1,160 @@
+"""Faults that live between the happy steps: each was found by reading, and stays here as a test."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.house import House, opened
+from holdfast.core.messages import Approval, Draft, Text, UserBody
+from holdfast.core.records import Run
+from holdfast.ports.approvals import ApprovalFilter
+from holdfast.ports.paging import Page
+from holdfast.records.approvals import Approvals
+from holdfast.storage.approvals import SqlApprovals
+from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.testing.script import Call, Hang, Say
+
+
+async def died(house: House, run: Run) -> None:
+    """The process that drives this run is gone."""
+    task, _ = house.engine._driving[run.id]
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_after_two_compactions_memory_holds_what_the_rows_hold(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        for number in range(8):
+            house.model.script(Say(f"answer {number}"))
+            await house.finished(conversation, f"question {number}")
+        for number in range(3):
+            house.model.script(Say(f"summary {number}"))
+            await house.upkeep.compact(conversation, None)
+            house.model.script(Say("and on"))
+            await house.finished(conversation, "more")
+            sent = [message.id for message in house.model.requests[-1].messages]
+            assert sent == list(await house.conversations.context_ids(conversation))[:-1]
+
+
+async def test_cancelling_a_run_that_was_answered_touches_no_later_approval(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        first = await house.finished(conversation)
+        house.model.script(Say("ok"))
+        await house.finished(conversation, "", answers=(Approval("c1", False),))
+        house.model.script(Call("pay", id="c2"))
+        await house.finished(conversation, "again")
+        assert await house.engine.cancel(first, rollback=True)
+        situation = await house.wiring.store.situation(conversation)
+        assert [call.status for call in situation.calls] == ["awaiting"]
+        house.model.script(Say("paid"))
+        assert (await house.finished(conversation, "", answers=(Approval("c2", True),))).stop_reason == "end_turn"
+
+
+async def test_remembering_edited_arguments_allows_the_edited_ones_only(database_url: str) -> None:
+    async with opened(database_url) as house:
+        inbox = Approvals(SqlApprovals(house.database, house.wiring.clock), house.engine.start)
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", {"text": "1000"}, id="c1"))
+        await house.finished(conversation)
+        (asked,) = await inbox.store.listing(DEFAULT_ACTOR, ApprovalFilter(), Page())
+        house.model.script(Say("ok"))
+        edited = Approval("c1", True, None, '{"text": "1"}')
+        run = await inbox.decide(DEFAULT_ACTOR, asked, edited, seen_digest=None, remember="arguments")
+        await house.records(run.id)
+        house.model.script(Call("pay", {"text": "1"}, id="c2"))
+        house.model.script(Call("pay", {"text": "1000"}, id="c3"))
+        assert (await house.finished(conversation)).stop_reason == "requires_approval"
+        assert [job.arguments["text"] for job in house.toolbox.calls] == ["1", "1"]
+
+
+async def test_what_was_sent_along_with_an_answer_is_read_once_whoever_takes_over(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", "look", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        await house.finished(conversation)
+
+        async def look(job: object) -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        begun = asyncio.Event()
+        house.toolbox.does["look"] = look
+        house.model.script(Call("look", id="c2"))
+        follow_up = (Draft(UserBody((Text("and hurry"),))),)
+        run = await house.start(conversation, "", answers=(Approval("c1", True),), messages=follow_up)
+        await begun.wait()
+        await died(house, run)
+        async with opened(database_url, owner="other") as other:
+            await other.records(run.id)
+            waiting = await other.history.run(DEFAULT_ACTOR, run.id)
+            assert waiting.stop_reason == "requires_approval"
+            other.model.script(Say("done"))
+            await other.finished(conversation, "", answers=(Approval("c2", False),))
+            assert (await other.kinds(conversation)).count("User") == 2
+
+
+async def test_rules_remember_the_turn_after_a_takeover(database_url: str) -> None:
+    async with opened(database_url) as house:
+        rules = [{"type": "run_first", "tool_name": "look"}]
+        conversation = await house.agent("look", "save", tool_rules=rules)
+        house.model.script(Call("look", id="c1"))
+        house.model.script(Hang())
+        run = await house.start(conversation)
+        await house.model_called(2)
+        await died(house, run)
+        async with opened(database_url, owner="other", sweep=False) as other:
+            other.model.script(Say("done"))
+            await other.engine.open(alone=True)
+            records = await other.records(run.id)
+            assert [tool.name for tool in other.model.requests[0].tools] == ["look", "save"]
+            assert records[-1]["step_count"] == 2
+            spent = [step.usage.total_tokens for step in await other.wiring.store.run_steps(run.id)]
+            assert records[-1]["total_tokens"] == sum(spent)
+
+
+async def test_a_cancel_that_comes_as_the_run_begins_to_wait_is_not_lost(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        store = house.wiring.store
+        checkpoint = store.checkpoint
+
+        async def cancel_first(lease: object, change: object) -> bool:
+            await store.ask_cancel(run.id, "user-1", "too late?", False)
+            return await checkpoint(lease, change)  # type: ignore[arg-type]
+
+        store.checkpoint = cancel_first  # type: ignore[method-assign, assignment]
+        run = await house.start(conversation)
+        task, _ = house.engine._driving[run.id]
+        await asyncio.wait({task})
+        store.checkpoint = checkpoint  # type: ignore[method-assign]
+        assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
+        house.model.script(Say("free"))
+        assert (await house.finished(conversation)).stop_reason == "end_turn"
+
+
+async def test_one_run_that_cannot_be_loaded_does_not_keep_others_from_being_taken_over(database_url: str) -> None:
+    async with opened(database_url) as house:
+        lines = [await house.agent() for _ in range(2)]
+        runs = []
+        for number, line in enumerate(lines):
+            house.model.script(Hang())
+            runs.append(await house.start(line))
+            await house.model_called(number + 1)
+            await died(house, runs[-1])
+        async with opened(database_url, owner="other", sweep=False) as other:
+            loaded = other.wiring.store.situation
+
+            async def broken(conversation_id: str, known: int | None = None) -> object:
+                if conversation_id == lines[0]:
+                    raise RuntimeError("its rows cannot be read")
+                return await loaded(conversation_id, known)
+
+            other.wiring.store.situation = broken  # type: ignore[method-assign, assignment]
+            other.model.script(Say("done"))
+            await other.engine.open(alone=True)
+            assert (await other.records(runs[1].id))[-2]["stop_reason"] == "end_turn"
