@@ -87,6 +87,28 @@ def test_new_and_settled_requests_are_announced(served: Served, http: httpx.Clie
     assert seen[-2:] == ["requested", "settled"]
 
 
+def test_no_other_endpoint_runs_a_tool_that_waits_for_a_human(served: Served, http: httpx.Client) -> None:
+    agent_id = waiting_agent(served)
+    for path, body in (
+        (f"/v1/agents/{agent_id}/tools/pay/run", {"args": {"amount": 5}}),
+        ("/v1/tools/run", {"source_code": SOURCE, "args": {"amount": 5}}),
+    ):
+        assert http.post(path, json=body).status_code in (404, 405)
+    assert len(http.get("/v1/approvals", params={"agent_id": agent_id}).json()) == 1
+
+
+def test_the_history_shows_what_was_asked_and_what_was_run(served: Served, http: httpx.Client) -> None:
+    agent_id = waiting_agent(served, 500)
+    (asked,) = http.get("/v1/approvals", params={"agent_id": agent_id}).json()
+    answered = {"decision": "approve", "arguments": {"amount": 5}}
+    run = http.post(f"/v1/approvals/{asked['id']}", json=answered).json()["run"]
+    http.post(f"/v1/runs/{run['id']}/stream", json={})
+    by_type = {m["message_type"]: m for m in http.get(f"/v1/agents/{agent_id}/messages").json()}
+    assert json.loads(by_type["approval_request_message"]["tool_call"]["arguments"]) == {"amount": 500}
+    assert json.loads(by_type["approval_response_message"]["approvals"][0]["arguments"]) == {"amount": 5}
+    assert "paid 5" in by_type["tool_return_message"]["tool_return"]
+
+
 def test_policies_come_with_the_agent_and_bad_ones_are_refused(served: Served, http: httpx.Client) -> None:
     rule = {"tool": "pay", "when": [{"argument": "amount", "op": "lt", "value": 100}], "then": "allow"}
     small = waiting_agent(served, 5, approval_policies=[rule])

@@ -165,8 +165,9 @@ def _response(answers: Sequence[Answer]) -> Wire:
     shown: list[Wire] = []
     for answer in answers:
         match answer:
-            case Approval(tool_call_id=call_id, approve=approve, reason=reason):
-                shown.append({"type": "approval", "tool_call_id": call_id, "approve": approve, "reason": reason})
+            case Approval(tool_call_id=call_id, approve=approve, reason=reason, arguments=edited):
+                said: Wire = {"type": "approval", "tool_call_id": call_id, "approve": approve, "reason": reason}
+                shown.append(said if edited is None else said | {"arguments": edited})
             case ToolResult():
                 shown.append({**result_wire(answer), "tool_return": plain_text(answer.content)})
     first = next((a for a in answers if isinstance(a, Approval)), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from holdfast.core.answers import CHANGED_TOOL
 from holdfast.core.gate import Verdict, judge_call
 from holdfast.core.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
 from holdfast.core.rules import is_terminal, must_call_a_tool, offered, prefilled
@@ -100,6 +101,8 @@ def _refusal(state: State, call: Call) -> str | None:
         if call.client_side:
             return f"[ToolConstraintError] {name} runs on the client; it has to send the result itself."
         return f"[ToolConstraintError] Cannot call {name}: there is no such tool. Tools are: {sorted(loadout.tools)}"
+    if call.request_id is not None and call.digest and loadout.tools[name].digest != call.digest:
+        return CHANGED_TOOL.format(name=name)  # approved, then left behind by a crash, and changed since
     names = offered(loadout.rules, tuple(loadout.tools), state.called, state.last_result)
     if name not in names:
         return f"[ToolConstraintError] Cannot call {name}, valid tools to call now: {list(names)}"
