@@ -209,3 +209,19 @@ def test_a_web_page_cannot_reach_a_server_without_a_password(
 def test_a_page_of_this_machine_may_ask(http: httpx.Client) -> None:
     for origin in ("http://127.0.0.1:8283", "http://localhost:3000", "http://[::1]:8283"):
         assert http.get("/v1/agents/", headers={"origin": origin}).status_code == 200
+
+
+@pytest.mark.parametrize("after", ["x", -1, 10**30, 1.5])
+def test_a_cursor_that_is_no_number_of_ours_is_refused(http: httpx.Client, agent_id: str, after: Any) -> None:
+    http.post(f"/v1/agents/{agent_id}/messages", json={"input": "/say hi"})
+    run_id = http.get("/v1/runs/", params={"agent_id": agent_id}).json()[0]["id"]
+    assert http.post(f"/v1/runs/{run_id}/stream", json={"starting_after": after}).status_code == 422
+    assert http.post(f"/v1/conversations/{agent_id}/stream", json={"starting_after": after}).status_code == 422
+    replay = http.post(f"/v1/runs/{run_id}/stream", headers={"last-event-id": "9" * 40})
+    assert replay.text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("wish", [{"run_ids": "run-1"}, {"run_ids": [{"a": 1}]}, {"rollback": "perhaps"}])
+def test_a_cancel_that_makes_no_sense_is_refused(http: httpx.Client, agent_id: str, wish: dict[str, Any]) -> None:
+    assert http.post(f"/v1/agents/{agent_id}/messages/cancel", json=wish).status_code == 422
+    assert http.post(f"/v1/conversations/{agent_id}/cancel", json=wish).status_code == 422

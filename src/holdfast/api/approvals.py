@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
 
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.inputs import Content, ToolReturnElement, arguments_text
 from holdfast.api.parameters import AsActor, InRooms, page
 from holdfast.api.responses import Json, moment
+from holdfast.api.resuming import LAST_NUMBER, number_in
 from holdfast.api.rooms import Rooms
 from holdfast.api.shapes_approvals import allowance_wire, approval_wire
 from holdfast.api.shapes_runs import run_wire
@@ -87,13 +88,11 @@ async def list_approvals(
 async def follow(
     rooms: InRooms,
     actor: AsActor,
-    starting_after: int | None = None,
+    starting_after: Annotated[int | None, Query(ge=0, le=LAST_NUMBER)] = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> StreamingResponse:
     """New and settled requests as they come. Resumes after `starting_after` or `Last-Event-ID`; else from now on."""
-    after = starting_after
-    if after is None and last_event_id is not None and last_event_id.isdigit():
-        after = int(last_event_id)
+    after = starting_after if starting_after is not None else number_in(last_event_id)
     if after is None:
         after = await rooms.approvals.store.last_announcement(actor)
     return StreamingResponse(_announced(rooms, actor, after), media_type="text/event-stream; charset=utf-8")

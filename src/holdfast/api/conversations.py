@@ -10,15 +10,15 @@ from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
 from holdfast.api import message_lists, sending, watching
+from holdfast.api.cancelling import Cancelling, cancel_run
 from holdfast.api.inputs import Sent
 from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AsActor, Body, InRooms, page
 from holdfast.api.responses import Json
-from holdfast.api.resuming import ResumeIn, run_to_resume
+from holdfast.api.resuming import Resumed, run_to_resume
 from holdfast.api.shapes_runs import conversation_wire
 from holdfast.core.errors import NothingToCancel
-from holdfast.core.records import Run
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 
@@ -136,7 +136,7 @@ async def list_messages(
 
 
 @router.post("/{conversation_id}/stream")
-async def stream(rooms: InRooms, actor: AsActor, conversation_id: Reference, body: ResumeIn) -> Response:
+async def stream(rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Resumed) -> Response:
     conversation = await rooms.conversations.find(actor, conversation_id, body.agent_id)
     run = await run_to_resume(rooms, actor, conversation, body)
     types = (run.request.get("config") or {}).get("include_return_message_types")
@@ -145,7 +145,7 @@ async def stream(rooms: InRooms, actor: AsActor, conversation_id: Reference, bod
 
 @router.post("/{conversation_id}/cancel")
 async def cancel(
-    rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Body, agent_id: str | None = None
+    rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Cancelling, agent_id: str | None = None
 ) -> Json:
     conversation = await rooms.conversations.find(actor, conversation_id, agent_id)
     active = await rooms.history.runs(
@@ -156,15 +156,6 @@ async def cancel(
     if not active:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for conversation {conversation_id}")
     return Json({run.id: await cancel_run(rooms, actor, run, body) for run in active})
-
-
-async def cancel_run(rooms: InRooms, actor: AsActor, run: Run, wish: dict[str, Any]) -> str:
-    """Holdfast's own fields of a cancel: `reason` stays with the run, `rollback` takes the turn out of the context."""
-    reason = wish.get("reason")
-    done = await rooms.engine.cancel(
-        run, actor.user_id, None if reason is None else str(reason), rollback=wish.get("rollback") is True
-    )
-    return "cancelled" if done else "failed"
 
 
 @router.post("/{conversation_id}/compact")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -11,7 +11,8 @@ from starlette.responses import Response
 from holdfast.api import message_lists, sending
 from holdfast.api.agent_answers import answer_one
 from holdfast.api.bodies import Wire, body_of
-from holdfast.api.conversations import cancel_run, compacted
+from holdfast.api.cancelling import CancelIn, Cancelling, cancel_run
+from holdfast.api.conversations import compacted
 from holdfast.api.inputs import SendIn, Sent
 from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AgentId, AsActor, Body, InRooms, MessageId, page
@@ -94,13 +95,13 @@ async def list_messages(
 
 
 @router.post("/agents/{agent_id}/messages/cancel")
-async def cancel(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Body) -> Json:
+async def cancel(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Cancelling) -> Json:
     """The runs named, or the agent's active ones, or else its newest one."""
     await rooms.conversations.store.default_of(actor, agent_id)
     results: dict[str, str] = {}
-    if run_ids := body.get("run_ids"):
-        for run_id in run_ids:
-            results[str(run_id)] = await _cancel_named(rooms, actor, agent_id, str(run_id), body)
+    if body.run_ids:
+        for run_id in body.run_ids:
+            results[run_id] = await _cancel_named(rooms, actor, agent_id, run_id, body)
         return Json(results)
     for run in await _runs_to_cancel(rooms, actor, agent_id):
         results[run.id] = await cancel_run(rooms, actor, run, body)
@@ -109,7 +110,7 @@ async def cancel(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Body) 
     return Json(results)
 
 
-async def _cancel_named(rooms: InRooms, actor: AsActor, agent_id: str, run_id: str, wish: dict[str, Any]) -> str:
+async def _cancel_named(rooms: InRooms, actor: AsActor, agent_id: str, run_id: str, wish: CancelIn) -> str:
     try:
         run = await rooms.history.run(actor, run_id)
     except NotFound:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Annotated
 
+from pydantic import Field
+
+from holdfast.api.bodies import Wire, body_of
 from holdfast.api.naming import key_of_otid
 from holdfast.api.rooms import Rooms
 from holdfast.core.errors import InvalidArgument, NotFound
@@ -11,15 +14,25 @@ from holdfast.core.records import Actor, Conversation, Run
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 
+LAST_NUMBER = 2**62  # what both databases can compare
 
-class ResumeIn(BaseModel):
-    model_config = ConfigDict(extra="ignore")
 
-    starting_after: int = Field(0, ge=0)
+class ResumeIn(Wire):
+    starting_after: int = Field(0, ge=0, le=LAST_NUMBER)
     include_pings: bool = True
     agent_id: str | None = None
     run_id: str | None = None
     otid: str | None = None
+
+
+Resumed = Annotated[ResumeIn, body_of(ResumeIn)]
+
+
+def number_in(last_event_id: str | None) -> int | None:
+    """The number that a `Last-Event-ID` header names; anything else in it is no number of ours."""
+    if last_event_id is None or not (last_event_id.isascii() and last_event_id.isdigit()):
+        return None
+    return min(int(last_event_id[:20]), LAST_NUMBER)
 
 
 async def run_to_resume(rooms: Rooms, actor: Actor, conversation: Conversation, body: ResumeIn) -> Run:

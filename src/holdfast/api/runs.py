@@ -11,7 +11,7 @@ from starlette.responses import Response
 from holdfast.api import message_lists, watching
 from holdfast.api.parameters import AsActor, Body, InRooms, StepId, page
 from holdfast.api.responses import Json
-from holdfast.api.resuming import ResumeIn
+from holdfast.api.resuming import Resumed, number_in
 from holdfast.api.run_filters import AskedRuns, RunsPage
 from holdfast.api.shapes_runs import run_metrics_wire, run_wire, step_metrics_wire, step_wire, usage_wire
 from holdfast.core.errors import InvalidArgument
@@ -88,16 +88,13 @@ async def stream(
     rooms: InRooms,
     actor: AsActor,
     run_id: str,
-    body: Body,
+    body: Resumed,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     run = await _run(rooms, actor, run_id)
-    asked = ResumeIn.model_validate(body)
-    after = asked.starting_after
-    if not after and last_event_id is not None and last_event_id.isdigit():
-        after = int(last_event_id)
+    after = body.starting_after or number_in(last_event_id) or 0
     types = (run.request.get("config") or {}).get("include_return_message_types")
-    return watching.show(rooms.engine, run.id, after=after, types=types, pings=asked.include_pings)
+    return watching.show(rooms.engine, run.id, after=after, types=types, pings=body.include_pings)
 
 
 # ---- steps ----------------------------------------------------------------------------------------------------------
