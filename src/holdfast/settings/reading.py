@@ -1,0 +1,112 @@
+"""How one variable is read: its row, and the readers that turn a text into a value."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+
+class SettingsError(Exception):
+    """The operator must change a variable; the text says which one and what it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Turns a text into a value, or into None when the text is not one; then 'expected …' tells what would be."""
+
+    parse: Callable[[str], object | None]
+    expected: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One row: which variable fills `Settings.<field>`. An empty default leaves the field None."""
+
+    field: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    reader: Reader
+    meaning: str
+    default: str = ""
+    default_shown: str = ""  # for a default that is worked out and not a fixed text
+    secret: bool = False
+
+    def read(self, env: Mapping[str, str]) -> object | None:
+        for name in (self.name, *self.aliases):
+            if text := env.get(name, "").strip():
+                return self._value(name, text)
+        return self._value(self.name, self.default) if self.default else None
+
+    def _value(self, name: str, text: str) -> object:
+        value = self.reader.parse(text)
+        if value is None:
+            raise SettingsError(f"{name} is {self.show(text)}; expected {self.reader.expected}.")
+        return value
+
+    def show(self, value: object) -> str:
+        if self.secret and value is not None:
+            return "'***'"
+        if isinstance(value, str):
+            return repr(re.sub(r"(?<=://)([^:/@]*):.*@|(?<=password=)[^&]*", _stars, value))
+        return repr(str(value)) if isinstance(value, Path) else repr(value)
+
+
+def _stars(found: re.Match[str]) -> str:
+    return "***" if found[1] is None else f"{found[1]}:***@"
+
+
+# -- how a text is read -------------------------------------------------------------------------------------------
+
+BOOLEANS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def whole_number(low: int, high: int) -> Reader:
+    def parse(text: str) -> int | None:
+        try:
+            number = int(text)
+        except ValueError:
+            return None
+        return number if low <= number <= high else None
+
+    return Reader(parse, f"a whole number from {low} to {high}")
+
+
+def number(low: float, high: float) -> Reader:
+    def parse(text: str) -> float | None:
+        try:
+            number = float(text)
+        except ValueError:
+            return None
+        return number if low <= number <= high else None
+
+    return Reader(parse, f"a number from {low:g} to {high:g}")
+
+
+def url(*schemes: str) -> Reader:
+    def parse(text: str) -> str | None:
+        try:
+            url = urlsplit(text)
+        except ValueError:  # for instance an IPv6 address that is never closed
+            return None
+        return text.rstrip("/") if url.scheme in schemes and (url.netloc or url.path.strip("/")) else None
+
+    return Reader(parse, "a URL that starts with " + " or ".join(f"{scheme}://" for scheme in schemes))
+
+
+def _parse_database_url(text: str) -> str | None:
+    """Drops the driver from the scheme (postgresql+asyncpg://): which driver is used is for storage to know."""
+    match = re.fullmatch(r"(postgres|postgresql|sqlite)(?:\+\w+)?://(.*)", text)
+    if match is None:
+        return None
+    return f"{'sqlite' if match[1] == 'sqlite' else 'postgresql'}://{match[2]}"
+
+
+TEXT = Reader(lambda text: None if re.search(r"\s", text) else text, "a text without blanks or line breaks")
+ANY_TEXT = Reader(lambda text: text, "a text")
+FOLDER = Reader(lambda text: Path(text).expanduser(), "a folder")
+SWITCH = Reader(lambda text: BOOLEANS.get(text.lower()), "true or false")
+LOG_LEVEL = Reader(lambda text: text.lower() if text.lower() in LOG_LEVELS else None, "one of " + ", ".join(LOG_LEVELS))
+HTTP_URL = url("http", "https")
+DATABASE_URL = Reader(_parse_database_url, "postgresql://user:password@host:5432/name or sqlite:////path/to/file.db")
