@@ -54,6 +54,7 @@ def served(
         postgres: PostgresServer = request.getfixturevalue("postgres_server")
         url = postgres.create_database(name)
     environment = {
+        "HOLDFAST_ENCRYPTION_KEY": "a key of the tests",
         "OPENAI_BASE_URL": f"{model_server_url}/v1",
         "OPENAI_API_KEY": "test-key",
         "ANTHROPIC_BASE_URL": model_server_url,

@@ -32,6 +32,7 @@ from holdfast.engine.wiring import Wiring
 from holdfast.outbound.client import GuardedClient
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.model import ModelDirectory
+from holdfast.ports.sealing import Sealer
 from holdfast.ports.toolbox import ToolLimits
 from holdfast.providers import catalog
 from holdfast.providers.directory import Directory
@@ -53,6 +54,7 @@ from holdfast.storage.outbox import SqlOutbox
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.retention import SqlOldEvents
 from holdfast.storage.run_store import SqlRunStore
+from holdfast.storage.sealing import AesSealer
 from holdfast.storage.search import SqlMessageSearch
 from holdfast.storage.tools import SqlTools
 from holdfast.tools.builtins import Builtins, ByKind
@@ -87,7 +89,8 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.push_async_callback(models.close)
         processes = ProcessToolbox()
         await processes.start()
-        toolbox = ByKind(Builtins(SqlMessageSearch(database)), processes)
+        sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
+        toolbox = ByKind(Builtins(SqlMessageSearch(database)), processes, sealer)
         stack.push_async_callback(toolbox.close)
         store = SqlRunStore(database, clock, settings.approvals_webhook)
         wiring = Wiring(
@@ -101,7 +104,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             tool_limits=ToolLimits(wall_seconds=settings.tool_timeout_seconds),
         )
         engine = Engine(wiring)
-        rooms = _rooms(database, clock, models, wiring, engine)
+        rooms = _rooms(database, clock, models, wiring, engine, sealer)
         await engine.open(alone=database.is_sqlite)
         stack.push_async_callback(engine.close)
         _open_chores(settings, database, wiring, stack)
@@ -126,10 +129,12 @@ def _open_chores(settings: Settings, database: Database, wiring: Wiring, stack: 
         stack.push_async_callback(chore.close)
 
 
-def _rooms(database: Database, clock: Clock, models: ModelDirectory, wiring: Wiring, engine: Engine) -> Rooms:
+def _rooms(
+    database: Database, clock: Clock, models: ModelDirectory, wiring: Wiring, engine: Engine, sealer: Sealer
+) -> Rooms:
     return Rooms(
         models=models,
-        agents=Agents(SqlAgents(database), models, clock),
+        agents=Agents(SqlAgents(database), models, clock, sealer),
         tools=Tools(SqlTools(database), SourceSchemas(), clock),
         blocks=Blocks(SqlBlocks(database), clock),
         conversations=Conversations(SqlConversations(database, clock), wiring.store, clock),

@@ -22,9 +22,15 @@ START_SECONDS = 30.0
 
 
 @contextmanager
-def serving(database_url: str, data_dir: Path) -> Iterator[str]:
+def serving(database_url: str, data_dir: Path, **more: str) -> Iterator[str]:
     """The whole application on a free port; gives its address."""
-    environment = {"HOLDFAST_DATABASE": database_url, "HOLDFAST_DATA_DIR": str(data_dir), "HOLDFAST_DEMO": "false"}
+    environment = {
+        "HOLDFAST_DATABASE": database_url,
+        "HOLDFAST_DATA_DIR": str(data_dir),
+        "HOLDFAST_DEMO": "false",
+        "HOLDFAST_ENCRYPTION_KEY": "a key of the tests",
+        **more,
+    }
     app = http_app(Settings.from_environment(environment))
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -45,6 +51,12 @@ def serving(database_url: str, data_dir: Path) -> Iterator[str]:
 @pytest.fixture
 def address(database_url: str, tmp_path: Path) -> Iterator[str]:
     with serving(database_url, tmp_path) as base_url:
+        yield base_url
+
+
+@pytest.fixture
+def serving_without_a_key(database_url: str, tmp_path: Path) -> Iterator[str]:
+    with serving(database_url, tmp_path, HOLDFAST_ENCRYPTION_KEY="") as base_url:
         yield base_url
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from holdfast.core.messages import Draft, Text, UserBody
@@ -30,6 +31,7 @@ from holdfast.storage.history import SqlHistory
 from holdfast.storage.migrate import migrate
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.run_store import SqlRunStore
+from holdfast.storage.sealing import AesSealer
 from holdfast.storage.tools import SqlTools
 from holdfast.testing.scripted_model import ScriptedModel
 from holdfast.tools.schema import SourceSchemas
@@ -156,7 +158,7 @@ async def opened(
         model,
         toolbox,
         wiring,
-        Agents(SqlAgents(database), models, clock),
+        Agents(SqlAgents(database), models, clock, AesSealer("a key", Path(), makes_key=False)),
         Tools(SqlTools(database), SourceSchemas(), clock),
         SqlConversations(database, clock),
         SqlHistory(database),

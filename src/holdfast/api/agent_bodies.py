@@ -47,6 +47,20 @@ def _handle(value: str) -> str:
     return value
 
 
+def _variable_name(value: str) -> str:
+    if not value or "=" in value or "\0" in value:
+        raise ValueError(f"{value!r} cannot be the name of an environment variable")
+    return value
+
+
+def _variable_value(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("an environment variable cannot hold a NUL character")
+    return value
+
+
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+VariableValue = Annotated[str, AfterValidator(_variable_value)]
 Name = Annotated[str, AfterValidator(_name)]
 EmbeddingHandle = Annotated[str, AfterValidator(_handle)]
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
@@ -76,8 +90,8 @@ class ChangedAgent(Wire):
     approval_expiry: dict[str, Any] | None = None
     block_ids: list[str] | None = None
     message_ids: list[str] | None = None
-    secrets: dict[str, str] | None = None
-    tool_exec_environment_variables: dict[str, str] | None = None
+    secrets: dict[VariableName, VariableValue] | None = None
+    tool_exec_environment_variables: dict[VariableName, VariableValue] | None = None
     identity_ids: list[str] | None = None
     timezone: str | None = None
     hidden: bool | None = None

@@ -83,7 +83,10 @@ class Block(Stamp):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent(Stamp):
-    """`tool_rules` are in wire form; `model` is a handle. Tools and blocks are attached by rows of their own."""
+    """`tool_rules` are in wire form; `model` is a handle. Tools and blocks are attached by rows of their own.
+
+    Values of `secrets` are sealed (`ports.sealing`), except in an answer to whoever asked for them.
+    """
 
     id: str
     org_id: str

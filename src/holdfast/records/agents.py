@@ -24,6 +24,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.paging import Page
+from holdfast.ports.sealing import Sealer, WrongKey
 from holdfast.records.agent_model import check_handle, handle_in, model_fields
 from holdfast.records.base_tools import ATTACHED_BY_DEFAULT, base_tools_for
 from holdfast.records.blocks import new_block
@@ -58,12 +59,13 @@ _CHANGED_ONLY = ("last_stop_reason", "last_run_completion", "last_run_duration_m
 
 
 class Agents:
-    """`given` is what the client sent, by the names of the wire; a null says nothing."""
+    """`given` is what the client sent, by the names of the wire; a null says nothing. Secrets are stored sealed."""
 
-    def __init__(self, store: AgentStore, models: ModelDirectory, clock: Clock) -> None:
+    def __init__(self, store: AgentStore, models: ModelDirectory, clock: Clock, sealer: Sealer) -> None:
         self._store = store
         self._models = models
         self._clock = clock
+        self._sealer = sealer
 
     async def create(self, actor: Actor, given: Mapping[str, Any]) -> str:
         """The new agent's id."""
@@ -71,7 +73,7 @@ class Agents:
         if handle is None:
             raise InvalidArgument("Must specify either model or llm_config in request")
         await check_handle(self._models, handle)
-        new = new_agent(actor, given, self._clock.now())
+        new = new_agent(actor, self._sealed(given), self._clock.now())
         await self._store.create(new)
         return new.agent_id
 
@@ -80,7 +82,7 @@ class Agents:
         if handle is not None:
             await check_handle(self._models, handle)
         change = AgentChange(
-            alter=partial(changed, actor, given, self._clock.now()),
+            alter=partial(changed, actor, self._sealed(given), self._clock.now()),
             tool_ids=_tuple(given.get("tool_ids")),
             block_ids=_tuple(given.get("block_ids")),
             message_ids=_tuple(given.get("message_ids")),
@@ -112,13 +114,35 @@ class Agents:
         await self._store.delete(actor, agent_id)
 
     async def get(self, actor: Actor, agent_id: str, wanted: Wanted) -> AgentView:
-        return await self._store.get(actor, agent_id, wanted)
+        """With its secrets opened, if they are wanted."""
+        return self._opened(await self._store.get(actor, agent_id, wanted), wanted)
 
     async def listing(self, actor: Actor, which: AgentFilter, page: Page, wanted: Wanted) -> Sequence[AgentView]:
-        return await self._store.listing(actor, which, page, wanted)
+        return [self._opened(view, wanted) for view in await self._store.listing(actor, which, page, wanted)]
 
     async def count(self, actor: Actor, which: AgentFilter) -> int:
         return await self._store.count(actor, which)
+
+    def _sealed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The older name of `secrets` is read too; where both name a variable, the newer counts."""
+        older, newer = given.get("tool_exec_environment_variables"), given.get("secrets")
+        if older is None and newer is None:
+            return given
+        plain: dict[str, str] = {**(older or {}), **(newer or {})}
+        return {**given, "secrets": {name: self._sealer.seal(value) for name, value in plain.items()}}
+
+    def _opened(self, view: AgentView, wanted: Wanted) -> AgentView:
+        if "secrets" not in wanted or not view.agent.secrets:
+            return view
+        opened = {name: self._readable(value) for name, value in view.agent.secrets.items()}
+        return replace(view, agent=replace(view.agent, secrets=opened))
+
+    def _readable(self, sealed: str) -> str:
+        """A lost key must not make an agent unreadable: its value is shown as empty, and tools that need it say why."""
+        try:
+            return self._sealer.open(sealed)
+        except WrongKey:
+            return ""
 
     def _stamping(self, actor: Actor, alter: AlterAgent) -> AlterAgent:
         now = self._clock.now()
@@ -197,9 +221,8 @@ def _given_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("approval_expiry") is not None:
         parse_expiry(given["approval_expiry"])
         fields["approval_expiry"] = given["approval_expiry"]
-    older, newer = given.get("tool_exec_environment_variables"), given.get("secrets")
-    if older is not None or newer is not None:
-        fields["secrets"] = {**(older or {}), **(newer or {})}
+    if given.get("secrets") is not None:
+        fields["secrets"] = given["secrets"]
     return fields
 
 

@@ -31,6 +31,7 @@ class Settings:
     database_url: str
     redis_url: str | None
     password: str | None
+    encryption_key: str | None
     openai_api_key: str | None
     openai_base_url: str | None
     anthropic_api_key: str | None

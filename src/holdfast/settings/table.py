@@ -59,6 +59,15 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="What clients must send as bearer token. Unset: whoever reaches the port may do anything.",
     ),
     Variable(
+        field="encryption_key",
+        name="HOLDFAST_ENCRYPTION_KEY",
+        aliases=("LETTA_ENCRYPTION_KEY",),
+        reader=ANY_TEXT,
+        secret=True,
+        default_shown="on SQLite, one made once and kept in encryption.key in the data folder",
+        meaning="What secrets are encrypted with in the database. On Postgres they need it: one for all servers.",
+    ),
+    Variable(
         field="openai_api_key",
         name="OPENAI_API_KEY",
         reader=TEXT,

@@ -7,10 +7,12 @@ Memory is not written here; an edit goes back with the outcome and is written in
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from holdfast.core.errors import TellTheModel
 from holdfast.core.outward import date_text
 from holdfast.core.records import Block
+from holdfast.ports.sealing import Sealer, WrongKey
 from holdfast.ports.search import MessageSearch
 from holdfast.ports.toolbox import MemoryEdit, Toolbox, ToolJob, ToolOutcome
 
@@ -99,18 +101,28 @@ def _edited(block: Block, value: str) -> ToolOutcome:
 
 
 class ByKind:
-    """The one toolbox of the engine: the server's own tools here, everybody else's in their own processes."""
+    """The one toolbox of the engine: the server's own tools here, everybody else's in their own processes.
 
-    def __init__(self, builtins: Toolbox, processes: Toolbox) -> None:
+    An agent's secrets come sealed and are opened here, at the last moment before a tool gets them.
+    """
+
+    def __init__(self, builtins: Toolbox, processes: Toolbox, sealer: Sealer) -> None:
         self._builtins = builtins
         self._processes = processes
+        self._sealer = sealer
 
     async def run(self, job: ToolJob) -> ToolOutcome:
         if job.tool_type in ("letta_core", "letta_memory_core", "letta_builtin"):
             return await self._builtins.run(job)
         if not job.source_code:
             raise TellTheModel(f"{job.name} has no source code that the server could run.")
-        return await self._processes.run(job)
+        return await self._processes.run(replace(job, environment=self._opened(job)))
+
+    def _opened(self, job: ToolJob) -> dict[str, str]:
+        try:
+            return {name: self._sealer.open(value) for name, value in job.environment.items()}
+        except WrongKey as error:
+            raise TellTheModel(f"a secret of the agent cannot be read. {error}") from error
 
     async def close(self) -> None:
         await self._processes.close()
