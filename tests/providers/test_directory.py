@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,9 @@ class Listed:
         self.name, self.models, self.broken, self.asked = name, models, broken, 0
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        raise NotImplementedError
+
+    def payload(self, request: ModelRequest) -> Mapping[str, Any]:
         raise NotImplementedError
 
     async def list_models(self) -> Sequence[ModelInfo]:

@@ -16,11 +16,11 @@ from holdfast.records.known_models import known_models
 async def answer_one(rooms: Rooms, actor: Actor, agent_id: str, wanted: Wanted = EVERYTHING) -> Json:
     """The agent as it is now. What a write answers with has all relationships."""
     view = await rooms.agents.get(actor, agent_id, wanted)
-    known = await known_models(rooms.models, (view.agent.model, view.agent.embedding))
+    known = await known_models(rooms.models, actor.org_id, (view.agent.model, view.agent.embedding))
     return Json(agent_state(view, wanted, known))
 
 
-async def answer_many(rooms: Rooms, views: Sequence[AgentView], wanted: Wanted) -> Json:
+async def answer_many(rooms: Rooms, actor: Actor, views: Sequence[AgentView], wanted: Wanted) -> Json:
     handles = [handle for view in views for handle in (view.agent.model, view.agent.embedding)]
-    known = await known_models(rooms.models, handles)
+    known = await known_models(rooms.models, actor.org_id, handles)
     return Json([agent_state(view, wanted, known) for view in views])

@@ -70,7 +70,7 @@ AgentsPage = Annotated[Page, Depends(_agents_page)]
 
 @router.get("")
 async def list_agents(rooms: InRooms, actor: AsActor, which: Filter, page: AgentsPage, included: Included) -> Json:
-    return await answer_many(rooms, await rooms.agents.listing(actor, which, page, included), included)
+    return await answer_many(rooms, actor, await rooms.agents.listing(actor, which, page, included), included)
 
 
 @router.post("")

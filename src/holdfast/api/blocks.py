@@ -124,4 +124,4 @@ async def list_agents_for_block(
 ) -> Json:
     await rooms.blocks.get(actor, block_id)
     found = await rooms.agents.listing(actor, AgentFilter(block_id=block_id), sorted_by(page), included)
-    return await answer_many(rooms, found, included)
+    return await answer_many(rooms, actor, found, included)

@@ -56,7 +56,7 @@ async def create(
     rooms: InRooms, actor: AsActor, body: Body, agent_id: Annotated[str, Query(pattern=AGENT_PATTERN)]
 ) -> Json:
     if body.get("model") is not None:
-        await rooms.models.find(body["model"])
+        await rooms.models.find(body["model"], actor.org_id)
     return Json(conversation_wire(await rooms.conversations.create(actor, agent_id, body)))
 
 
@@ -70,7 +70,7 @@ async def retrieve(rooms: InRooms, actor: AsActor, conversation_id: OwnId) -> Js
 async def change(rooms: InRooms, actor: AsActor, conversation_id: OwnId, body: Body) -> Json:
     conversation = await rooms.conversations.find(actor, conversation_id)
     if body.get("model") is not None:
-        await rooms.models.find(body["model"])
+        await rooms.models.find(body["model"], actor.org_id)
     return Json(conversation_wire(await rooms.conversations.change(actor, conversation, body)))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from holdfast.api.parameters import InRooms
+from holdfast.api.parameters import AsActor, InRooms
 from holdfast.api.responses import Json
 from holdfast.api.shapes_models import embedding_wire, model_wire
 
@@ -18,6 +18,7 @@ CATEGORY = "base"  # all providers are the server's own; there are no keys of us
 @router.get("")
 async def list_models(
     rooms: InRooms,
+    actor: AsActor,
     provider_category: Annotated[list[str] | None, Query()] = None,
     provider_name: str | None = None,
     provider_type: str | None = None,
@@ -26,7 +27,7 @@ async def list_models(
         return Json([])
     shown = [
         model_wire(info)
-        for info in await rooms.models.list_models()
+        for info in await rooms.models.list_models(actor.org_id)
         if info.kind == "llm"
         and provider_name in (None, info.provider_name)
         and provider_type in (None, info.provider_type)
@@ -35,5 +36,6 @@ async def list_models(
 
 
 @router.get("/embedding")
-async def list_embedding_models(rooms: InRooms) -> Json:
-    return Json([embedding_wire(info) for info in await rooms.models.list_models() if info.kind == "embedding"])
+async def list_embedding_models(rooms: InRooms, actor: AsActor) -> Json:
+    listed = await rooms.models.list_models(actor.org_id)
+    return Json([embedding_wire(info) for info in listed if info.kind == "embedding"])

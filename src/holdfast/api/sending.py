@@ -36,7 +36,7 @@ async def send(
     """Accept the request and answer it in the way it asks for."""
     if not streaming and (body.stream_tokens or body.background or not body.include_pings):
         raise RequestValidationError([{"type": "value_error", "loc": ("body",), "msg": NO_STREAMING, "input": None}])
-    await check_model(rooms, body)
+    await check_model(rooms, actor, body)
     request = named(run_request(body, run_type), body, idempotency_key)
     try:
         run = await rooms.engine.start(actor, conversation_id, request)
@@ -57,7 +57,7 @@ async def send_async(
     rooms: Rooms, actor: Actor, conversation_id: str, body: SendIn, idempotency_key: str | None = None
 ) -> Run:
     """Accept the request and leave it to run in the background."""
-    await check_model(rooms, body)
+    await check_model(rooms, actor, body)
     check_callback(body.callback_url)
     request = named(run_request(body, "send_message_async"), body, idempotency_key)
     as_background = RunRequest.from_json(request.to_json() | {"background": True, "client_tools": []})
@@ -76,7 +76,7 @@ def check_callback(url: str | None) -> None:
         raise InvalidArgument(f"callback_url must be an http:// or https:// URL, not {url!r}.")
 
 
-async def check_model(rooms: Rooms, body: SendIn) -> None:
+async def check_model(rooms: Rooms, actor: Actor, body: SendIn) -> None:
     """A model nobody knows is refused before anything is written."""
     if body.override_model is not None:
-        await rooms.models.find(body.override_model)
+        await rooms.models.find(body.override_model, actor.org_id)

@@ -50,19 +50,19 @@ async def perform(
     if not going:
         return ModelFailed("llm_bad_request", "The context cannot be made smaller: there is nothing to summarise.")
     try:
-        found = await summariser(models, chosen.get("model"), handle)
+        found = await summariser(models, scene.agent.org_id, chosen.get("model"), handle)
         summary = await summarise(found, going, chosen)
     except ModelError as error:
         return ModelFailed("llm_error" if error.kind == "context_overflow" else error.kind, error.message, error.detail)
     return _shortened(scene, keep, summary, trigger, found)
 
 
-async def summariser(models: ModelDirectory, wanted: str | None, fallback: str) -> FoundModel:
+async def summariser(models: ModelDirectory, org_id: str, wanted: str | None, fallback: str) -> FoundModel:
     """The model chosen for summaries; a name nobody knows here (like `letta/auto`) means the agent's own."""
     try:
-        return await models.find(wanted or fallback)
+        return await models.find(wanted or fallback, org_id)
     except UnknownHandle:
-        return await models.find(fallback)
+        return await models.find(fallback, org_id)
 
 
 async def summarise(found: FoundModel, going: tuple[Message, ...], chosen: Mapping[str, Any]) -> str:

@@ -205,7 +205,8 @@ class Driver:
             effect, self._state.loadout, scene.context, scene.agent, scene.conversation, self._handle, None
         )
         show = self._journal.show if self._request.stream_tokens else _unseen
-        happened = await model_call.perform(call, self._wiring.models, self._handle, request, self._wiring.clock, show)
+        models, clock = self._wiring.models, self._wiring.clock
+        happened = await model_call.perform(call, models, self._handle, self.run.org_id, request, clock, show)
         self._call = None
         self._note_call(call, happened)
         return happened

@@ -75,12 +75,13 @@ async def perform(
     call: ModelCall,
     models: ModelDirectory,
     handle: str,
+    org_id: str,
     request: ModelRequest,
     clock: Clock,
     show: Callable[[Wire], None],
 ) -> ModelReplied | ModelFailed:
     try:
-        call.found = await models.find(handle)
+        call.found = await models.find(handle, org_id)
         async with aclosing(call.found.model.stream(request)) as deltas:
             async for delta in deltas:
                 if call.first_token_ns is None:

@@ -98,7 +98,7 @@ class Upkeep:
         )
         memory = memory_text(situation.blocks)
         system = compile_system(situation.agent.system, situation.blocks)
-        found = await self._wiring.models.find(scene.conversation.model or scene.agent.model)
+        found = await self._wiring.models.find(scene.conversation.model or scene.agent.model, scene.agent.org_id)
         limit = scene.conversation.context_window_limit or scene.agent.context_window_limit
         summary = next((m.body.text for m in scene.context if isinstance(m.body, SummaryBody)), None)
         return Overview(

@@ -5,9 +5,9 @@ Implemented in `providers/`; the shipped contract suite (`holdfast.testing.model
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from holdfast.core.model import Delta, ModelInfo, ModelRequest
 
@@ -20,6 +20,10 @@ class Model(Protocol):
 
         Closing the generator (`aclosing`) closes the vendor's connection at once.
         """
+        ...
+
+    def payload(self, request: ModelRequest) -> Mapping[str, Any]:
+        """The body that `stream` sends for this request: the vendor's own words, without any credential."""
         ...
 
     async def list_models(self) -> Sequence[ModelInfo]:
@@ -38,12 +42,12 @@ class FoundModel:
 
 
 class ModelDirectory(Protocol):
-    """Finds models by handle (`openai/gpt-4o-mini`) among the providers that are configured."""
+    """Finds models by handle (`openai/gpt-4o-mini`) among the server's own providers and those of an organisation."""
 
-    async def find(self, handle: str) -> FoundModel:
+    async def find(self, handle: str, org_id: str) -> FoundModel:
         """Raises `UnknownHandle` if there is none."""
         ...
 
-    async def list_models(self) -> Sequence[ModelInfo]: ...
+    async def list_models(self, org_id: str) -> Sequence[ModelInfo]: ...
 
     async def close(self) -> None: ...

@@ -49,8 +49,11 @@ class Anthropic:
         self._assembly = Assembly(append)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        post = Post(f"{self._base_url}/v1/messages", self._headers, orjson.dumps(request_body(request, self._assembly)))
+        post = Post(f"{self._base_url}/v1/messages", self._headers, orjson.dumps(self.payload(request)))
         return call(self._http, post, lambda: AnthropicDecoder(self.name), self._retries)
+
+    def payload(self, request: ModelRequest) -> Mapping[str, Any]:
+        return request_body(request, self._assembly)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         url = f"{self._base_url}/v1/models?limit={MAX_LISTED}"

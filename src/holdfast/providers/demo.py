@@ -24,7 +24,8 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -59,6 +60,7 @@ from holdfast.providers.demo_directives import Direction
 from holdfast.providers.demo_plan import plan
 from holdfast.providers.demo_words import WantedCall
 from holdfast.providers.failures import RETRYABLE
+from holdfast.providers.unwired import unwired_payload
 
 MODEL = "rehearsal"
 CONTEXT_WINDOW = 128_000
@@ -97,6 +99,9 @@ class Demo:
                 await asyncio.sleep(0)
             yield delta
         yield ReplyDone(reply_of(request, told, calls))
+
+    def payload(self, request: ModelRequest) -> Mapping[str, Any]:
+        return unwired_payload(request)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         return [

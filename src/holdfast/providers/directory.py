@@ -72,7 +72,7 @@ class Directory:
         self._keep_seconds = keep_seconds
         self._clock = clock
 
-    async def find(self, handle: str) -> FoundModel:
+    async def find(self, handle: str, org_id: str | None = None) -> FoundModel:
         name, _, model = handle.partition("/")
         provider = self._providers.get(name) or self._providers.get(ALIASES.get(name, ""))
         if provider is None or not model:
@@ -87,7 +87,7 @@ class Directory:
             info = provider.on_trust(model)
         return FoundModel(provider.model, info)
 
-    async def list_models(self) -> Sequence[ModelInfo]:
+    async def list_models(self, org_id: str | None = None) -> Sequence[ModelInfo]:
         asked = [one.refresh(self._clock, self._keep_seconds) for one in self._providers.values()]
         await asyncio.gather(*asked)
         return [info for provider in self._providers.values() for info in provider.listed.values()]

@@ -62,9 +62,11 @@ class OpenAIChat:
         self._is_openai = any(host == known or host.endswith(known) for known in OPENAI_HOSTS)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        body = orjson.dumps(request_body(request, self._assembly, is_openai=self._is_openai))
-        post = Post(f"{self._base_url}/chat/completions", self._headers, body)
+        post = Post(f"{self._base_url}/chat/completions", self._headers, orjson.dumps(self.payload(request)))
         return call(self._http, post, lambda: ChatDecoder(self.name), self._retries)
+
+    def payload(self, request: ModelRequest) -> Mapping[str, Any]:
+        return request_body(request, self._assembly, is_openai=self._is_openai)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         listed = await self._http.get_json(f"{self._base_url}/models", headers=self._headers)

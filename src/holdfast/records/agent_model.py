@@ -32,12 +32,12 @@ def handle_in(given: Mapping[str, Any]) -> str | None:
     return f"{kind}/{name}"
 
 
-async def check_handle(models: ModelDirectory, handle: str) -> None:
+async def check_handle(models: ModelDirectory, handle: str, org_id: str) -> None:
     """Raises `InvalidArgument` or `UnknownHandle`."""
     provider, slash, name = handle.partition("/")
     if not slash or not provider or not name:
         raise InvalidArgument(f"Model handle {handle!r} should be in the format provider/model-name")
-    found = await models.find(handle)
+    found = await models.find(handle, org_id)
     if found.info.kind != "llm":
         raise InvalidArgument(f"{handle} is an embedding model; an agent needs a language model")
 

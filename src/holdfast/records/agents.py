@@ -72,7 +72,7 @@ class Agents:
         handle = handle_in(given)
         if handle is None:
             raise InvalidArgument("Must specify either model or llm_config in request")
-        await check_handle(self._models, handle)
+        await check_handle(self._models, handle, actor.org_id)
         new = new_agent(actor, self._sealed(given), self._clock.now())
         await self._store.create(new)
         return new.agent_id
@@ -80,7 +80,7 @@ class Agents:
     async def change(self, actor: Actor, agent_id: str, given: Mapping[str, Any]) -> None:
         handle = handle_in(given)
         if handle is not None:
-            await check_handle(self._models, handle)
+            await check_handle(self._models, handle, actor.org_id)
         change = AgentChange(
             alter=partial(changed, actor, self._sealed(given), self._clock.now()),
             tool_ids=_tuple(given.get("tool_ids")),

@@ -12,16 +12,16 @@ from holdfast.ports.model import ModelDirectory
 LOOKUP_SECONDS = 2.0
 
 
-async def known_models(models: ModelDirectory, handles: Iterable[str | None]) -> dict[str, ModelInfo]:
+async def known_models(models: ModelDirectory, org_id: str, handles: Iterable[str | None]) -> dict[str, ModelInfo]:
     """By handle. One that no provider has any more, or that cannot be asked for now, is left out."""
     wanted = sorted({handle for handle in handles if handle})
-    found = await asyncio.gather(*(_look_up(models, handle) for handle in wanted))
+    found = await asyncio.gather(*(_look_up(models, org_id, handle) for handle in wanted))
     return {handle: info for handle, info in zip(wanted, found, strict=True) if info is not None}
 
 
-async def _look_up(models: ModelDirectory, handle: str) -> ModelInfo | None:
+async def _look_up(models: ModelDirectory, org_id: str, handle: str) -> ModelInfo | None:
     try:
         async with asyncio.timeout(LOOKUP_SECONDS):
-            return (await models.find(handle)).info
+            return (await models.find(handle, org_id)).info
     except (NotFound, ModelError, TimeoutError):
         return None

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -33,6 +34,7 @@ from holdfast.core.model import (
 from holdfast.providers.demo import words_of
 from holdfast.providers.failures import RETRYABLE, Dropped, from_response
 from holdfast.providers.gathering import Gathered, GatheredCall
+from holdfast.providers.unwired import unwired_payload
 from holdfast.testing.script import (
     Call,
     CutOff,
@@ -91,6 +93,9 @@ class ScriptedModel:
             self.closed_early.set()
             raise
         yield ReplyDone(Reply(gathered.parts(), gathered.tool_calls(), finish_of(steps), usage_of(steps)))
+
+    def payload(self, request: ModelRequest) -> Mapping[str, Any]:
+        return unwired_payload(request)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         return [

@@ -1,0 +1,43 @@
+"""What `payload` says is what the vendor's server receives, on every wire."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+import pytest
+
+from holdfast.core.messages import Message, SystemBody, Text, UserBody
+from holdfast.core.model import ModelRequest, ModelSettings, ToolSpec
+from holdfast.ports.model import Model
+from holdfast.providers.catalog import make
+from holdfast.testing.model_server import ModelServer
+from holdfast.testing.script import Say
+
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+ASK = ModelRequest(
+    model="gpt-4o-mini",
+    messages=[
+        Message("message-1", "agent-1", "conv-1", 1, MOMENT, SystemBody("Be brief.")),
+        Message("message-2", "agent-1", "conv-1", 2, MOMENT, UserBody((Text("Hello"),))),
+    ],
+    tools=(ToolSpec("roll", "Roll a die.", {"type": "object", "properties": {}}),),
+    settings=ModelSettings(temperature=0.5, extra_body={"seed": 7}),
+    key="conv-1",
+)
+
+
+def on_the_wire(kind: str, server: ModelServer) -> Model:
+    return make(kind, kind, api_key="sk-secret", base_url=server.openai_url if kind == "openai" else server.url)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_the_payload_is_the_very_body_that_is_sent(kind: str) -> None:
+    async with ModelServer(always=[Say("Hi")]) as server:
+        model = on_the_wire(kind, server)
+        payload = model.payload(ASK)
+        async with aclosing(model.stream(ASK)) as deltas:
+            assert [delta async for delta in deltas]
+        assert server.received[0].body == payload
+        assert "sk-secret" not in str(payload)
+        await model.close()
