@@ -46,7 +46,7 @@ CORE_MAY_IMPORT = {
 # datetime is a value; these ask what time it is.
 CLOCK_READS = {"now", "utcnow", "today"}
 
-ADAPTERS = {"storage", "queues", "providers", "outbound", "tools"}
+ADAPTERS = {"storage", "bus", "providers", "outbound", "tools"}
 
 
 def tree_of(file: Path) -> ast.Module:

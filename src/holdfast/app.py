@@ -7,14 +7,11 @@ and the tests all go through it.
 from __future__ import annotations
 
 import fcntl
-import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from uuid import uuid4
 
 from fastapi import FastAPI
 from sqlalchemy.engine import make_url
@@ -22,6 +19,8 @@ from starlette.types import ASGIApp
 
 from holdfast.api.app import guarded, install_rooms, make_app
 from holdfast.api.rooms import Rooms
+from holdfast.bus.alone import Alone
+from holdfast.bus.presence import Presence
 from holdfast.engine.engine import Engine
 from holdfast.engine.expiry import Expiries
 from holdfast.engine.feed import Feed
@@ -30,6 +29,7 @@ from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.webhooks import Mail, Webhooks
 from holdfast.engine.wiring import Wiring
 from holdfast.outbound.client import GuardedClient
+from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.sealing import Sealer
@@ -93,20 +93,24 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         toolbox = ByKind(Builtins(SqlMessageSearch(database)), processes, sealer)
         stack.push_async_callback(toolbox.close)
         store = SqlRunStore(database, clock, settings.approvals_webhook)
+        presence = stack.enter_context(Presence(settings.data_dir / "processes"))
+        bus = await _open_bus(settings, database, stack)
         wiring = Wiring(
             store=store,
             models=models,
             toolbox=toolbox,
             clock=clock,
-            owner=f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}",
-            feed=Feed(store),
+            owner=presence.owner,
+            bus=bus,
+            feed=Feed(store, bus),
             lease_seconds=settings.lease_seconds,
+            most_runs=settings.most_runs,
             tool_limits=ToolLimits(wall_seconds=settings.tool_timeout_seconds),
         )
         engine = Engine(wiring)
         rooms = _rooms(database, clock, models, wiring, engine, sealer)
-        await engine.open(alone=database.is_sqlite)
-        stack.push_async_callback(engine.close)
+        await engine.open(alone=database.is_sqlite, dead=presence.dead)
+        stack.push_async_callback(engine.close, settings.shutdown_seconds)
         _open_chores(settings, database, wiring, stack)
         expiries = Expiries(rooms.approvals.store, store, clock, engine.start, engine.cancel)
         expiries.open()
@@ -114,6 +118,22 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         if first_start and settings.demo:
             await demo.make(rooms.agents, rooms.tools, DEFAULT_ACTOR)
         yield Holdfast(database, rooms, engine)
+
+
+async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStack) -> Bus:
+    """How this process and the others on the same database wake each other."""
+    bus: Bus = Alone()
+    if settings.redis_url is not None:
+        from holdfast.bus.redis import RedisBus
+
+        bus = RedisBus(settings.redis_url)
+    elif not database.is_sqlite:
+        from holdfast.bus.postgres import PostgresBus
+
+        bus = PostgresBus(settings.database_url)
+    await bus.open()
+    stack.push_async_callback(bus.close)
+    return bus
 
 
 def _open_chores(settings: Settings, database: Database, wiring: Wiring, stack: AsyncExitStack) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast.bus.alone import Alone
 from holdfast.core.messages import Draft, Text, UserBody
 from holdfast.core.records import Run
 from holdfast.core.request import RunRequest
@@ -17,6 +18,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.feed import Feed
 from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.wiring import Wiring
+from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
@@ -133,6 +135,8 @@ async def opened(
     sweep: bool = True,
     lease_seconds: float = 10,
     approvals_webhook: str | None = None,
+    bus: Bus | None = None,
+    most_runs: int = 256,
 ) -> AsyncIterator[House]:
     """The house; without `sweep` it leaves alone what others left behind."""
     clock = clock or SystemClock()
@@ -142,14 +146,18 @@ async def opened(
     model, toolbox = ScriptedModel(), Functions()
     models = Directory([("scripted", model)])
     store = SqlRunStore(database, clock, approvals_webhook)
+    bus = bus or Alone()
+    await bus.open()
     wiring = Wiring(
         store=store,
         models=models,
         toolbox=toolbox,
         clock=clock,
         owner=owner,
-        feed=Feed(store),
+        bus=bus,
+        feed=Feed(store, bus),
         lease_seconds=lease_seconds,
+        most_runs=most_runs,
     )
     engine = Engine(wiring)
     house = House(
@@ -170,4 +178,5 @@ async def opened(
         yield house
     finally:
         await engine.close(grace_seconds=0)
+        await bus.close()
         database.close()

@@ -17,7 +17,7 @@ from holdfast.testing.script import Call, Hang, Say
 
 async def died(house: House, run: Run) -> None:
     """The process that drives this run is gone."""
-    task, _ = house.engine._driving[run.id]
+    task, _ = house.engine.work.driving[run.id]
     task.cancel()
     await asyncio.wait({task})
 
@@ -129,7 +129,7 @@ async def test_a_cancel_that_comes_as_the_run_begins_to_wait_is_not_lost(databas
 
         store.checkpoint = cancel_first  # type: ignore[method-assign, assignment]
         run = await house.start(conversation)
-        task, _ = house.engine._driving[run.id]
+        task, _ = house.engine.work.driving[run.id]
         await asyncio.wait({task})
         store.checkpoint = checkpoint  # type: ignore[method-assign]
         assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"

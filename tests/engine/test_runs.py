@@ -245,7 +245,7 @@ async def lost_run(house: House, conversation: str) -> str:
     house.model.script(Hang())
     run = await house.start(conversation)
     await house.model_called(1)
-    task, _ = house.engine._driving[run.id]
+    task, _ = house.engine.work.driving[run.id]
     task.cancel()
     await asyncio.wait({task})
     return run.id
@@ -295,7 +295,7 @@ async def test_a_tool_lost_with_its_worker_is_shown_to_a_human_and_not_run_again
         house.model.script(Call("pay", id="c1"))
         run = await house.start(conversation)
         await begun.wait()
-        task, _ = house.engine._driving[run.id]
+        task, _ = house.engine.work.driving[run.id]
         task.cancel()
         await asyncio.wait({task})
         async with opened(database_url, owner="other") as other:

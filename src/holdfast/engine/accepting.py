@@ -1,7 +1,7 @@
 """Accepting a request: decide it over the conversation as it stands, and write the run with its first change.
 
 A request that makes no sense raises here, and then nothing has changed. One that has to wait for others is written as
-queued: its input is kept with it and decided when its turn comes.
+queued, and one that another process will drive as unheld: its input is kept with it and decided when its turn comes.
 """
 
 from __future__ import annotations
@@ -69,12 +69,23 @@ async def accept(wiring: Wiring, actor: Actor, conversation_id: str, request: Ru
     return Accepted(run, lease, scene, decision.state, decision)
 
 
+async def leave(wiring: Wiring, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
+    """Accept a run for somebody else to drive. It is decided here only to see whether it makes sense."""
+    situation, context = await wiring.contexts.load(wiring.store, conversation_id)
+    decide(state_of(situation, scene_of(situation, context, request), request), request.happened())
+    run = replace(new_run(wiring, actor, situation, request), status="created")
+    return await _written(wiring, run, situation)
+
+
 async def enqueue(wiring: Wiring, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
     """Accept a run that waits for its turn. Nothing of it is decided yet."""
     situation, _ = await wiring.contexts.load(wiring.store, conversation_id)
     run = replace(new_run(wiring, actor, situation, request), status="created", queued=True)
-    run = replace(run, turn_id=run.id)
-    change = Change(conversation_id, situation.version, situation.next_seq, events=(opening(run),))
+    return await _written(wiring, replace(run, turn_id=run.id), situation)
+
+
+async def _written(wiring: Wiring, run: Run, situation: Situation) -> Run:
+    change = Change(run.conversation_id, situation.version, situation.next_seq, events=(opening(run),))
     await wiring.store.begin(run, None, change)
     return replace(run, last_event=1)
 

@@ -1,42 +1,50 @@
-"""The engine: accepts requests as durable runs, drives them, lets anyone follow, cancels, and takes over.
+"""The engine: accepts requests as durable runs, lets anyone follow them, cancels.
 
 A request is decided before it is accepted, so one that makes no sense (nothing waits for that approval, another run
 holds the conversation) changes nothing. Once `start` returns, the run survives the death of this process. Answering
 at once, streaming and leaving a run in the background are all `start` plus, or without, `follow`.
+
+Runs are driven here or in any other process on the same database (see work.py); nobody has to know where.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from holdfast.core.errors import ConversationBusy, PendingApproval
 from holdfast.core.lifecycle import ACTIVE, can_cancel
 from holdfast.core.records import Actor, Run
 from holdfast.core.request import RunRequest
-from holdfast.engine.accepting import accept, denying_what_waits, enqueue
+from holdfast.engine.accepting import accept, denying_what_waits, enqueue, leave
 from holdfast.engine.cancelling import cancel_resting
-from holdfast.engine.driver import Driver
 from holdfast.engine.feed import Batch
 from holdfast.engine.once import once
-from holdfast.engine.takeover import take_over
-from holdfast.engine.tenure import Tenure
 from holdfast.engine.wiring import Wiring
+from holdfast.engine.work import Dead, Work, nobody_known
 from holdfast.ports.runs import KnownRequest, StaleSituation
 
-log = logging.getLogger("holdfast.engine")
-
 MAX_LOOKS = 5  # how often a conversation may change between looking at it and writing to it
+LEASES_PATIENCE = 2.5  # how many leases a cancel waits for a run that another process drives, or has left
 
 
 class Engine:
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
-        self._driving: dict[str, tuple[asyncio.Task[None], Tenure]] = {}
-        self._queued_in: set[str] = set()  # conversations for which this process has queued something
-        self._sweeping: asyncio.Task[None] | None = None
+        self.work = Work(wiring)
+
+    async def open(self, *, alone: bool, dead: Dead = nobody_known) -> None:
+        """Begin to take up what nobody drives; see `Work.open`."""
+        await self.work.open(alone=alone, dead=dead)
+
+    def stop_taking(self) -> None:
+        """Begin no run from now on: this process is about to leave."""
+        self.work.stop_taking()
+
+    async def close(self, grace_seconds: float = 5.0) -> None:
+        """Let runs finish for a while, then hand them over."""
+        await self.work.close(grace_seconds)
 
     # ---- accepting ------------------------------------------------------------------------------------------------
 
@@ -49,7 +57,13 @@ class Engine:
     async def _start(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
         for _ in range(MAX_LOOKS):
             try:
-                accepted = await accept(self._wiring, actor, conversation_id, request)
+                if self.work.room > 0:
+                    accepted = await accept(self._wiring, actor, conversation_id, request)
+                    self.work.drive(accepted, request)
+                    return accepted.run
+                run = await leave(self._wiring, actor, conversation_id, request)
+                self.work.look_soon(run.id)
+                return run
             except StaleSituation:
                 self._wiring.contexts.forget(conversation_id)
             except PendingApproval:
@@ -64,54 +78,13 @@ class Engine:
                 if request.when_busy != "interrupt" or busy.run_id is None:
                     raise
                 await self.cancel(await self._wiring.store.run(busy.run_id), actor.user_id, "a new message came")
-            else:
-                if accepted.run.status in ACTIVE:
-                    tenure = Tenure(accepted.lease, self._wiring.clock, self._wiring.lease_seconds)
-                    driver = Driver(self._wiring, accepted.run, request, tenure, accepted.scene, accepted.state)
-                    self._drive(driver, driver.drive(accepted.decision))
-                return accepted.run
         raise ConversationBusy(None)
 
     async def _queued(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
         run = await enqueue(self._wiring, actor, conversation_id, request)
-        self._queued_in.add(conversation_id)
-        await self._promote()  # the run in front may have ended while this one was being written
+        self.work.queued_in(conversation_id)
+        self.work.look_soon(run.id)  # the run in front may have ended while this one was being written
         return run
-
-    # ---- driving ----------------------------------------------------------------------------------------------------
-
-    def _drive(self, driver: Driver, work: Coroutine[Any, Any, None]) -> None:
-        run_id = driver.run.id
-        task = asyncio.create_task(self._guarded(driver.run, driver.tenure, work), name=f"drive {run_id}")
-        self._driving[run_id] = (task, driver.tenure)
-
-    async def _guarded(self, run: Run, tenure: Tenure, work: Coroutine[Any, Any, None]) -> None:
-        """A driver that fails leaves its run to the next sweep, which finds it as the rows have it. A cancel that came
-        just as the run began to wait for a human is carried out on the waiting run."""
-        try:
-            await work
-            if tenure.cancelled:
-                await self._cancel_if_waiting(run.id)
-        except Exception:
-            log.exception("run %s stopped on an error of ours; it will be taken over", run.id)
-        finally:
-            self._driving.pop(run.id, None)
-        await self._promote_in(run.conversation_id)
-
-    async def _cancel_if_waiting(self, run_id: str) -> None:
-        run = await self._wiring.store.run(run_id)
-        if run.status not in ACTIVE and can_cancel(run.status, run.stop_reason):
-            await cancel_resting(self._wiring, run, run.cancel_asked_by)
-
-    async def _promote_in(self, conversation_id: str) -> None:
-        if conversation_id in self._queued_in:
-            self._queued_in.discard(conversation_id)
-            await self._promote()
-
-    async def _promote(self) -> None:
-        """Begin whatever has waited for a conversation that is free now."""
-        for run_id in await self._wiring.store.promotable():
-            await self._take_over(run_id)
 
     async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
         """The run that a request with one of these names became."""
@@ -132,59 +105,20 @@ class Engine:
         run = await self._wiring.store.ask_cancel(run.id, by, reason, rollback)
         if run.queued or run.status not in ACTIVE:
             done = await cancel_resting(self._wiring, run, by)
-            await self._promote_in(run.conversation_id)
+            self._wiring.bus.tell("moved", run.id)
+            self.work.look_soon()
             return done
-        if (driving := self._driving.get(run.id)) is not None:
-            task, tenure = driving
-            tenure.cancel_asked()
-            await asyncio.wait({task})
+        if not await self.work.cancel_here(run.id):
+            await self._cancel_elsewhere(run)
         return True
 
-    # ---- taking over ------------------------------------------------------------------------------------------------
-
-    async def open(self, *, alone: bool) -> None:
-        """Begin to look after runs that nobody holds. `alone` says that no other process can hold any."""
-        if alone:
-            await self._wiring.store.free_leases()
-        await self._sweep()
-        self._sweeping = asyncio.create_task(self._keep_sweeping())
-
-    async def _keep_sweeping(self) -> None:
-        while True:
-            await self._wiring.clock.sleep(self._wiring.lease_seconds / 2)
-            try:
-                await self._sweep()
-            except Exception:
-                log.exception("looking for abandoned runs failed; trying again")
-
-    async def _sweep(self) -> None:
-        for run_id in await self._wiring.store.abandoned(self._wiring.clock.now()):
-            if run_id not in self._driving:
-                await self._take_over(run_id)
-        await self._promote()
-
-    async def _take_over(self, run_id: str) -> None:
-        """One run that cannot be taken over must not keep the others from it."""
+    async def _cancel_elsewhere(self, run: Run) -> None:
+        """Whoever drives it is told and stops; if nobody does, it is taken from the rows and stopped here."""
+        self._wiring.bus.tell("cancel", run.id)
+        patience = self._wiring.lease_seconds * LEASES_PATIENCE
         try:
-            taken = await take_over(self._wiring, run_id)
-        except Exception:
-            log.exception("run %s could not be taken over; trying again later", run_id)
-            return
-        if taken is not None:
-            driver, happened = taken
-            self._queued_in.add(driver.run.conversation_id)  # more may wait behind it
-            self._drive(driver, driver.begin(happened))
-
-    # ---- leaving ----------------------------------------------------------------------------------------------------
-
-    async def close(self, grace_seconds: float = 5.0) -> None:
-        """Let runs finish for a while, then leave them to whoever comes next; their rows say where they stand."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-        tasks = {task for task, _ in self._driving.values()}
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=grace_seconds)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
+            async with asyncio.timeout(patience), aclosing(self.follow(run.id, run.last_event)) as batches:
+                async for _ in batches:
+                    pass
+        except TimeoutError:
+            pass  # it is written down that it is to be cancelled; whoever takes the run sees that first

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import timedelta
 from functools import reduce
 
 from holdfast.core.model import Usage
@@ -23,23 +22,19 @@ log = logging.getLogger("holdfast.engine")
 MAX_TAKEOVERS = 10
 
 
-async def take_over(wiring: Wiring, run_id: str) -> tuple[Driver, Happened] | None:
-    """A driver for the run and what it finds, or None if somebody else has it."""
-    now = wiring.clock.now()
-    lease = await wiring.store.claim(run_id, wiring.owner, now, now + timedelta(seconds=wiring.lease_seconds))
-    if lease is None:
-        return None
-    run = await wiring.store.run(run_id)
+async def take_over(wiring: Wiring, lease: Lease) -> tuple[Driver, Happened]:
+    """A driver for a run that was claimed, and what it finds."""
+    run = await wiring.store.run(lease.run_id)
     request = RunRequest.from_json(run.request)
     wiring.contexts.forget(run.conversation_id)
     situation, context = await wiring.contexts.load(wiring.store, run.conversation_id)
     scene = scene_of(situation, context, request)
-    done = [step for step in await wiring.store.run_steps(run_id) if step.status == "success"]
+    done = [step for step in await wiring.store.run_steps(run.id) if step.status == "success"]
     unread = request.answers is not None and bool(situation.calls) and not done
     state = state_of(situation, scene, request, steps=len(done), follow_ups=request.messages if unread else ())
     called, last_result = await wiring.store.turn_so_far(run.turn_id)
     state = replace(state, called=called, last_result=last_result)
-    wiring.feed.open(run_id, run.last_event)
+    wiring.feed.open(run.id, run.last_event)
     tenure = Tenure(lease, wiring.clock, wiring.lease_seconds)
     spent = reduce(Usage.plus, (step.usage for step in done), Usage())
     return Driver(wiring, run, request, tenure, scene, state, spent), found(run, request, lease)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from holdfast.engine.feed import Feed
 from holdfast.engine.scene import Contexts
+from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.runs import RunStore
@@ -19,7 +20,9 @@ class Wiring:
     toolbox: Toolbox
     clock: Clock
     owner: str  # this process, as leases name it
+    bus: Bus
     feed: Feed
     lease_seconds: float = 10.0
+    most_runs: int = 256  # driven here at once; 0: this process accepts and shows runs, and others drive them
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
     contexts: Contexts = field(default_factory=Contexts)

@@ -174,16 +174,18 @@ class RunStore(Protocol):
         """The tools that ran in a turn, oldest first, and the last result."""
         ...
 
-    async def abandoned(self, now: datetime) -> Sequence[str]:
-        """Ids of active runs that nobody holds."""
+    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
+        """Take up to so many runs that nobody holds: those that wait for their first owner, those whose owner's lease
+        has run out, and the first in the queue of each free conversation. Organisations take turns; within one, who
+        came first goes first. Any number of processes may ask at once, and no run is given to two."""
         ...
 
-    async def promotable(self) -> Sequence[str]:
-        """Queued runs that are next in a conversation which no run holds and where nothing waits for a human."""
+    async def release(self, lease: Lease) -> None:
+        """Give a run back before the lease has run out; whoever looks next may take it. Lost already: nothing."""
         ...
 
-    async def free_leases(self) -> None:
-        """Declare every lease void; only for whoever knows that no other process is alive."""
+    async def free_leases(self, owners: Sequence[str] | None = None) -> None:
+        """Declare the leases of these owners void, or all; only for whoever knows that they are dead."""
         ...
 
 

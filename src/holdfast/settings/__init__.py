@@ -39,6 +39,10 @@ class Settings:
     gemini_api_key: str | None
     gemini_base_url: str | None
     lease_seconds: float
+    most_runs: int
+    most_unfinished: int
+    most_queued: int
+    shutdown_seconds: float
     tool_timeout_seconds: float
     event_retention_days: int
     max_body_bytes: int

@@ -49,7 +49,7 @@ VARIABLES: tuple[Variable, ...] = (
         field="redis_url",
         name="HOLDFAST_REDIS_URL",
         reader=url("redis", "rediss", "unix"),
-        meaning="A Redis that will carry live events between several servers. Not used yet.",
+        meaning="A Redis to carry hints between several processes. Unset: Postgres carries them.",
     ),
     Variable(
         field="password",
@@ -116,6 +116,34 @@ VARIABLES: tuple[Variable, ...] = (
         reader=number(0.1, 3600),
         default="10",
         meaning="How long a worker that died may hold a run before another takes it up.",
+    ),
+    Variable(
+        field="most_runs",
+        name="HOLDFAST_MAX_RUNS",
+        reader=whole_number(0, 100_000),
+        default="256",
+        meaning="How many runs this process drives at once. 0: it accepts and shows runs, and workers drive them.",
+    ),
+    Variable(
+        field="most_unfinished",
+        name="HOLDFAST_MAX_UNFINISHED_RUNS",
+        reader=whole_number(1, 1_000_000),
+        default="2000",
+        meaning="How many runs of one organisation may be unfinished, in all processes; more are answered with 429.",
+    ),
+    Variable(
+        field="most_queued",
+        name="HOLDFAST_MAX_QUEUED_RUNS",
+        reader=whole_number(1, 1_000_000),
+        default="100",
+        meaning="How many runs may wait for their turn in one conversation; more are answered with 429.",
+    ),
+    Variable(
+        field="shutdown_seconds",
+        name="HOLDFAST_SHUTDOWN_SECONDS",
+        reader=number(0, 3600),
+        default="10",
+        meaning="How long a process that is asked to stop lets its runs go on before it hands them over.",
     ),
     Variable(
         field="tool_timeout_seconds",

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sqlalchemy import Connection, and_, bindparam, exists, insert, or_, select, text, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.errors import Conflict, ConversationBusy, LostLease, NotFound
-from holdfast.core.lifecycle import ACTIVE, WAITING_CALLS
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.clock import Clock
 from holdfast.ports.runs import Change, KnownRequest, Lease, LogPage, Situation
 from holdfast.storage import checkpoint as checkpoints
-from holdfast.storage import log
+from holdfast.storage import claiming, log
 from holdfast.storage.database import Database
 from holdfast.storage.ledger import called_in_turn
 from holdfast.storage.prepared import ACTIVE_RUN, fenced
@@ -23,9 +22,7 @@ from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.run_keys import known_request, write_keys
 from holdfast.storage.situations import situation
 from holdfast.storage.steps import steps_of_run
-from holdfast.storage.tables import ledger, runs
-
-_ACTIVE = sorted(ACTIVE)
+from holdfast.storage.tables import runs
 
 
 class SqlRunStore:
@@ -54,7 +51,7 @@ class SqlRunStore:
 
     async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
         try:
-            return await self._database.write(_claim, run_id, owner, now, expires_at)
+            return await self._database.write(claiming.claim, run_id, owner, now, expires_at)
         except Conflict:  # another run took the conversation first: the index holds
             return None
 
@@ -88,14 +85,17 @@ class SqlRunStore:
     async def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
         return await self._database.read(called_in_turn, turn_id)
 
-    async def abandoned(self, now: datetime) -> Sequence[str]:
-        return await self._database.read(_abandoned, now)
+    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
+        try:
+            return await self._database.write(claiming.claim_next, owner, now, expires_at, most)
+        except Conflict:  # another run took one of the conversations first: the index holds, and the next look is fresh
+            return ()
 
-    async def promotable(self) -> Sequence[str]:
-        return await self._database.read(_promotable)
+    async def release(self, lease: Lease) -> None:
+        await self._database.write(claiming.release, lease)
 
-    async def free_leases(self) -> None:
-        await self._database.write(_free_leases)
+    async def free_leases(self, owners: Sequence[str] | None = None) -> None:
+        await self._database.write(claiming.free_leases, owners)
 
 
 _HOLDER = select(runs.c.id).where(runs.c.conversation_id == bindparam("conversation_id"), ACTIVE_RUN, ~runs.c.queued)
@@ -137,24 +137,6 @@ def _refuse_to_overtake(connection: Connection, conversation_id: str) -> None:
         raise ConversationBusy(None)
 
 
-def _claim(connection: Connection, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
-    """Take a run that nobody holds. A queued one leaves the queue by this, if its conversation is free."""
-    free = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < now)
-    waits = exists().where(
-        ledger.c.conversation_id == runs.c.conversation_id,
-        ~ledger.c.returned,
-        ledger.c.status.in_(sorted(WAITING_CALLS)),
-    )
-    statement = (
-        update(runs)
-        .where(runs.c.id == run_id, runs.c.status.in_(_ACTIVE), free, or_(~runs.c.queued, ~waits))
-        .values(queued=False, lease_owner=owner, lease_epoch=runs.c.lease_epoch + 1, lease_expires_at=expires_at)
-        .returning(runs.c.lease_epoch)
-    )
-    epoch = connection.execute(statement).scalar()
-    return None if epoch is None else Lease(run_id, owner, epoch, expires_at)
-
-
 def _renew(connection: Connection, lease: Lease, last_event: int | None) -> bool:
     values: dict[str, object] = {"lease_expires_at": lease.expires_at}
     if last_event is not None:
@@ -179,39 +161,6 @@ def _ask_cancel(
     values = {"cancel_asked_at": now, "cancel_asked_by": by, "cancel_reason": reason, "cancel_rollback": rollback}
     connection.execute(update(runs).where(*asked).values(**values))
     return get_run(connection, run_id)
-
-
-_IN_INDEX = text("runs.status IN ('created', 'running')")  # to the letter, or SQLite reads every run there ever was
-
-
-def _abandoned(connection: Connection, now: datetime) -> list[str]:
-    free = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < now)
-    query = select(runs.c.id).where(_IN_INDEX, ~runs.c.queued, free).order_by(runs.c.created_at)
-    return list(connection.execute(query).scalars())
-
-
-def _promotable(connection: Connection) -> list[str]:
-    other = runs.alias("other")
-    earlier = or_(
-        other.c.created_at < runs.c.created_at, and_(other.c.created_at == runs.c.created_at, other.c.id < runs.c.id)
-    )
-    held = exists().where(
-        other.c.conversation_id == runs.c.conversation_id,
-        other.c.status.in_(_ACTIVE),
-        other.c.id != runs.c.id,
-        or_(~other.c.queued, earlier),
-    )
-    waits = exists().where(
-        ledger.c.conversation_id == runs.c.conversation_id,
-        ~ledger.c.returned,
-        ledger.c.status.in_(sorted(WAITING_CALLS)),
-    )
-    query = select(runs.c.id).where(runs.c.queued, runs.c.status == "created", ~held, ~waits)
-    return list(connection.execute(query.order_by(runs.c.created_at).limit(100)).scalars())
-
-
-def _free_leases(connection: Connection) -> None:
-    connection.execute(update(runs).where(_IN_INDEX).values(lease_expires_at=None))
 
 
 def get_run(connection: Connection, run_id: str, actor: Actor | None = None) -> Run:

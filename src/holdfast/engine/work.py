@@ -1,0 +1,203 @@
+"""The runs that this process drives: begins them, takes what nobody holds, hands over when it leaves.
+
+The run table is the queue (storage/claiming.py). A process looks into it when it is told that there is work, when one
+of its own runs has ended, and every half lease in case nobody told it. What one process leaves, by dying, by leaving or
+because it is full, another takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from holdfast.core.errors import LostLease
+from holdfast.core.lifecycle import ACTIVE, can_cancel
+from holdfast.core.records import Run
+from holdfast.core.request import RunRequest
+from holdfast.engine.accepting import Accepted
+from holdfast.engine.cancelling import cancel_resting
+from holdfast.engine.driver import Driver
+from holdfast.engine.takeover import take_over
+from holdfast.engine.tenure import Tenure
+from holdfast.engine.wiring import Wiring
+from holdfast.ports.bus import HintKind
+from holdfast.ports.runs import Lease
+
+log = logging.getLogger("holdfast.engine")
+
+AT_ONCE = 16  # runs taken with one look, so that several processes share what there is
+
+Dead = Callable[[], Sequence[str]]
+
+
+def nobody_known() -> Sequence[str]:
+    return ()
+
+
+class Work:
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+        self.driving: dict[str, tuple[asyncio.Task[None], Tenure]] = {}
+        self._queued_in: set[str] = set()  # conversations in which something may wait behind a run of ours
+        self._looking: asyncio.Task[None] | None = None
+        self._look = asyncio.Event()
+        self._taking = wiring.most_runs > 0
+        wiring.bus.hear(self._heard)
+
+    @property
+    def room(self) -> int:
+        """How many more runs this process would drive."""
+        return self._wiring.most_runs - len(self.driving) if self._taking else 0
+
+    # ---- driving ----------------------------------------------------------------------------------------------------
+
+    def drive(self, accepted: Accepted, request: RunRequest) -> None:
+        """Drive a run that was accepted here, unless it rests already."""
+        if accepted.run.status in ACTIVE:
+            tenure = Tenure(accepted.lease, self._wiring.clock, self._wiring.lease_seconds)
+            driver = Driver(self._wiring, accepted.run, request, tenure, accepted.scene, accepted.state)
+            self._begin(driver, driver.drive(accepted.decision))
+
+    def _begin(self, driver: Driver, work: Coroutine[Any, Any, None]) -> None:
+        run_id = driver.run.id
+        task = asyncio.create_task(self._guarded(driver.run, driver.tenure, work), name=f"drive {run_id}")
+        self.driving[run_id] = (task, driver.tenure)
+
+    async def _guarded(self, run: Run, tenure: Tenure, work: Coroutine[Any, Any, None]) -> None:
+        """A driver that fails leaves its run to the next look, which finds it as the rows have it. A cancel that came
+        just as the run began to wait for a human is carried out on the waiting run."""
+        try:
+            await work
+            if tenure.cancelled:
+                await self._cancel_if_waiting(run.id)
+        except Exception:
+            log.exception("run %s stopped on an error of ours; it will be taken over", run.id)
+        finally:
+            if (mine := self.driving.get(run.id)) is not None and mine[1] is tenure:
+                del self.driving[run.id]
+        was_full = self.room == 1
+        if was_full or run.conversation_id in self._queued_in:
+            self._queued_in.discard(run.conversation_id)
+            self._look.set()
+
+    async def _cancel_if_waiting(self, run_id: str) -> None:
+        run = await self._wiring.store.run(run_id)
+        if run.status not in ACTIVE and can_cancel(run.status, run.stop_reason):
+            await cancel_resting(self._wiring, run, run.cancel_asked_by)
+
+    async def cancel_here(self, run_id: str) -> bool:
+        """Stop a run that is driven here, or that nobody drives; False if another process has it."""
+        if (driving := self.driving.get(run_id)) is None:
+            lease = await self._wiring.store.claim(run_id, self._wiring.owner, *self._lease_times())
+            if lease is None:
+                return False
+            await self._take(lease)
+            driving = self.driving.get(run_id)
+        if driving is not None:
+            task, tenure = driving
+            tenure.cancel_asked()
+            await asyncio.wait({task})
+        return True
+
+    # ---- taking -----------------------------------------------------------------------------------------------------
+
+    def look_soon(self, run_id: str = "") -> None:
+        """There may be something to take, here or elsewhere."""
+        self._look.set()
+        self._wiring.bus.tell("work", run_id)
+
+    def queued_in(self, conversation_id: str) -> None:
+        """Look again when a run of this conversation ends."""
+        self._queued_in.add(conversation_id)
+
+    def _heard(self, kind: HintKind, run_id: str) -> None:
+        if kind == "work":
+            self._look.set()
+        elif kind == "cancel" and (driving := self.driving.get(run_id)) is not None:
+            driving[1].cancel_asked()
+
+    async def open(self, *, alone: bool, dead: Dead = nobody_known) -> None:
+        """Begin to look for runs that nobody holds. `alone` says that no other process can hold any; `dead` names the
+        owners that are known to be dead by now, so that nobody has to wait for their leases to run out."""
+        if alone:
+            await self._wiring.store.free_leases()
+        await self._take_what_there_is(dead)
+        self._looking = asyncio.create_task(self._keep_looking(dead), name="looking for work")
+
+    async def _keep_looking(self, dead: Dead) -> None:
+        while True:
+            pause = asyncio.create_task(self._wiring.clock.sleep(self._wiring.lease_seconds / 2))
+            told = asyncio.create_task(self._look.wait())
+            try:
+                await asyncio.wait({pause, told}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                pause.cancel()
+                told.cancel()
+            self._look.clear()
+            try:
+                await self._take_what_there_is(dead)
+            except Exception:
+                log.exception("looking for work failed; trying again")
+
+    async def _take_what_there_is(self, dead: Dead) -> None:
+        if owners := dead():
+            await self._wiring.store.free_leases(owners)
+        while (room := self.room) > 0:
+            claimed = await self._wiring.store.claim_next(self._wiring.owner, *self._lease_times(), min(room, AT_ONCE))
+            if not claimed:
+                return
+            for lease in claimed:
+                await self._take(lease)
+
+    def _lease_times(self) -> tuple[Any, Any]:
+        now = self._wiring.clock.now()
+        return now, now + timedelta(seconds=self._wiring.lease_seconds)
+
+    async def _take(self, lease: Lease) -> None:
+        """One run that cannot be taken over must not keep the others from it."""
+        try:
+            await self._end_own(lease.run_id)
+            driver, happened = await take_over(self._wiring, lease)
+        except Exception:
+            log.exception("run %s could not be taken over; trying again later", lease.run_id)
+            return
+        self._queued_in.add(driver.run.conversation_id)  # more may wait behind it
+        self._begin(driver, driver.begin(happened))
+
+    async def _end_own(self, run_id: str) -> None:
+        """A run that we still drove when its lease ran out, because this process stood still, is begun anew: what we
+        had of it ends first."""
+        if (driving := self.driving.get(run_id)) is not None:
+            task, tenure = driving
+            tenure.lost(LostLease(f"Run {run_id} was taken anew by this process."))
+            await asyncio.wait({task})
+
+    # ---- leaving ----------------------------------------------------------------------------------------------------
+
+    def stop_taking(self) -> None:
+        """Begin no run from now on; what is accepted here is for others."""
+        self._taking = False
+
+    async def close(self, grace_seconds: float = 5.0) -> None:
+        """Let runs finish for a while, then hand them over; their rows say where they stand."""
+        self.stop_taking()
+        if self._looking is not None:
+            self._looking.cancel()
+        driving = dict(self.driving)
+        if driving:
+            _, late = await asyncio.wait({task for task, _ in driving.values()}, timeout=grace_seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+                await self._hand_over([tenure for task, tenure in driving.values() if task in late])
+
+    async def _hand_over(self, tenures: Sequence[Tenure]) -> None:
+        for tenure in tenures:
+            with suppress(Exception):  # whoever looks finds the run anyway, when its lease has run out
+                await self._wiring.store.release(tenure.renewed())
+        self.look_soon()
