@@ -129,7 +129,7 @@ async def test_a_bug_of_ours_is_an_internal_error_in_the_metadata(database_url: 
 async def broken(house: House, conversation: str, way: dict[str, Any]) -> Any:
     """A run whose model call raises what nobody expected."""
 
-    async def find(handle: str) -> Any:
+    async def find(handle: str, org_id: str) -> Any:
         raise RuntimeError("the roof fell in")
 
     models = house.wiring.models
