@@ -90,7 +90,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         processes = ProcessToolbox()
         await processes.start()
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
-        toolbox = ByKind(Builtins(SqlMessageSearch(database)), processes, sealer)
+        toolbox = ByKind(Builtins(SqlMessageSearch(database), clock), processes, sealer)
         stack.push_async_callback(toolbox.close)
         store = SqlRunStore(database, clock, settings.approvals_webhook)
         presence = stack.enter_context(Presence(settings.data_dir / "processes"))

@@ -5,6 +5,10 @@ from typing import Any
 import httpx
 import pytest
 from letta_client import APIStatusError, ConflictError, Letta, NotFoundError
+from sqlalchemy import select, update
+
+from holdfast.storage.database import make_engine
+from holdfast.storage.tables import tools
 
 SOURCE = '''
 def greet(name: str, times: int = 1) -> str:
@@ -143,3 +147,18 @@ def test_a_deleted_tool_is_gone_from_its_agents(client: Letta) -> None:
     with pytest.raises(APIStatusError) as refusal:
         client.tools.delete(tool.id)
     assert refusal.value.status_code == 400
+
+
+def test_a_base_tool_of_an_earlier_version_takes_the_arguments_of_this_one(
+    http: httpx.Client, database_url: str
+) -> None:
+    http.post("/v1/tools/add-base-tools")
+    engine = make_engine(database_url)
+    with engine.begin() as connection:
+        row = connection.execute(select(tools.c.document).where(tools.c.name == "memory")).scalar_one()
+        older = {**row, "json_schema": {"name": "memory", "parameters": {"type": "object", "properties": {}}}}
+        connection.execute(update(tools).where(tools.c.name == "memory").values(document=older))
+    engine.dispose()
+    again = {tool["name"]: tool for tool in http.post("/v1/tools/add-base-tools").json()}
+    assert "path" in again["memory"]["json_schema"]["parameters"]["properties"]
+    assert http.get("/v1/tools", params={"name": "memory"}).json() == [again["memory"]]

@@ -53,13 +53,14 @@ class Functions:
     """A toolbox whose tools are functions of the test; it remembers every call."""
 
     def __init__(self) -> None:
-        self.does: dict[str, Callable[[ToolJob], Awaitable[str]]] = {}
+        self.does: dict[str, Callable[[ToolJob], Awaitable[str | ToolOutcome]]] = {}
         self.calls: list[ToolJob] = []
 
     async def run(self, job: ToolJob) -> ToolOutcome:
         self.calls.append(job)
         if job.name in self.does:
-            return ToolOutcome("success", await self.does[job.name](job))
+            done = await self.does[job.name](job)
+            return done if isinstance(done, ToolOutcome) else ToolOutcome("success", done)
         return ToolOutcome("success", f"{job.name} done")
 
     async def close(self) -> None:

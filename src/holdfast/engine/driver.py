@@ -48,7 +48,7 @@ from holdfast.engine.model_call import ModelCall
 from holdfast.engine.scene import Scene
 from holdfast.engine.tenure import Tenure
 from holdfast.engine.wiring import Wiring
-from holdfast.ports.runs import ContextCut
+from holdfast.ports.runs import ContextCut, StaleMemory
 from holdfast.ports.toolbox import MemoryEdit
 
 log = logging.getLogger("holdfast.engine")
@@ -126,8 +126,20 @@ class Driver:
 
     async def _follow(self, happened: Happened) -> Decision:
         decision = decide(self._state, happened)
-        await self._write(decision, happened)
+        try:
+            await self._write(decision, happened)
+        except StaleMemory as stale:
+            return await self._follow(await self._without_its_edits(happened, stale))
         return decision
+
+    async def _without_its_edits(self, happened: Happened, stale: StaleMemory) -> Happened:
+        """Somebody changed a memory block while the tool worked on it. Theirs stays; the model sees it and is told."""
+        if not isinstance(happened, ToolSettled):
+            raise stale
+        situation = await self._wiring.store.situation(self._scene.conversation.id, self._scene.version)
+        self._scene.blocks = situation.blocks
+        self._first = True  # the system message is brought up to date with what the model is told
+        return replace(happened, result=tool_call.told_of_stale_memory(happened.result, self._scene, stale.label))
 
     async def _next(self) -> Happened:
         """What happens next: some work finishes, or somebody interrupts. Finished work counts before a cancel."""
@@ -239,7 +251,9 @@ class Driver:
 
     async def _run_tool(self, call: Call, filled: Mapping[str, Any]) -> Happened:
         wiring = self._wiring
-        result, edits = await tool_call.perform(call, self._scene, wiring.toolbox, wiring.tool_limits, filled)
+        result, edits = await tool_call.perform(
+            call, self._scene, wiring.toolbox, wiring.tool_limits, filled, self.run.turn_id
+        )
         self._edits[call.call.id] = edits
         return ToolSettled(call.call.id, result)
 
@@ -284,8 +298,12 @@ class Driver:
                 takes_input=isinstance(happened, UserSpoke | DecisionsGiven),
             )
         )
-        if await self._wiring.store.checkpoint(self.tenure.renewed(), drawn):
-            self.tenure.cancel_asked()
+        try:
+            if await self._wiring.store.checkpoint(self.tenure.renewed(), drawn):
+                self.tenure.cancel_asked()
+        except StaleMemory:
+            self._journal.take_back(records)
+            raise
         self._scene.edit(edits)
         self._scene.advance(drawn)
         self._last_step = drawn.step or self._last_step

@@ -76,6 +76,10 @@ class Journal:
         records, self._gathered = self._gathered, []
         return self._next, records
 
+    def take_back(self, records: list[str]) -> None:
+        """The checkpoint was not written: what was handed over for it waits for the next one."""
+        self._gathered = records + self._gathered
+
     def written(self, records: list[str], *, done: bool = False) -> None:
         """A checkpoint has stored these."""
         self._next += len(records)

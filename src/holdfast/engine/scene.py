@@ -64,10 +64,11 @@ class Scene:
         return None if text == system.body.text else replace(system, body=SystemBody(text))
 
     def edit(self, edits: tuple[MemoryEdit, ...]) -> None:
-        values = {edit.block_id: edit.value for edit in edits}
-        self.blocks = tuple(
-            replace(block, value=values[block.id]) if block.id in values else block for block in self.blocks
-        )
+        """The agent's memory after these edits."""
+        after = {edit.before.id: edit.after for edit in edits if edit.before is not None}
+        kept = (after.get(block.id, block) for block in self.blocks)
+        added = (edit.after for edit in edits if edit.before is None)
+        self.blocks = tuple(block for block in (*kept, *added) if block is not None)
 
     def advance(self, change: Change) -> None:
         """A change was written: follow it."""

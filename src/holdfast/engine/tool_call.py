@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.core.arguments import parse_arguments
 from holdfast.core.errors import TellTheModel
-from holdfast.core.messages import ToolResult
+from holdfast.core.messages import Text, ToolResult
 from holdfast.core.records import Tool
 from holdfast.core.state import Call
 from holdfast.engine.scene import Scene
@@ -23,11 +23,12 @@ log = logging.getLogger("holdfast.engine")
 
 
 async def perform(
-    call: Call, scene: Scene, toolbox: Toolbox, limits: ToolLimits, filled: Mapping[str, Any]
+    call: Call, scene: Scene, toolbox: Toolbox, limits: ToolLimits, filled: Mapping[str, Any], turn_id: str
 ) -> tuple[ToolResult, tuple[MemoryEdit, ...]]:
     tool = scene.tools[call.call.name]
     try:
-        outcome = await toolbox.run(replace(job_for(call, tool, scene, filled), limits=limits))
+        job = job_for(call, tool, scene, filled)
+        outcome = await toolbox.run(replace(job, limits=limits, turn_id=turn_id))
     except TellTheModel as error:
         outcome = ToolOutcome("error", f"Error executing function {tool.name}: {error}")
     except Exception:
@@ -71,6 +72,22 @@ def job_for(call: Call, tool: Tool, scene: Scene, filled: Mapping[str, Any]) -> 
         org_id=agent.org_id,
         blocks=scene.blocks,
     )
+
+
+def told_of_stale_memory(result: ToolResult, scene: Scene, label: str) -> ToolResult:
+    """The result of a call whose memory edits were not written. `scene` holds the blocks as they are now."""
+    now = next((block.value for block in scene.blocks if block.label == label), None)
+    state = "it is no longer there" if now is None else f"it now reads:\n{now}"
+    note = f"Somebody else changed the memory block {label} meanwhile, so nothing was written to it; {state}"
+    if result.name in scene.tools and scene.tools[result.name].tool_type == "custom":
+        return _with_note(result, f"[{note}]")  # it has done its other work
+    return replace(result, status="error", content=f"Error executing function {result.name}: {note}")
+
+
+def _with_note(result: ToolResult, note: str) -> ToolResult:
+    if isinstance(result.content, str):
+        return replace(result, content=f"{result.content}\n{note}")
+    return replace(result, content=(*result.content, Text(note)))
 
 
 def _requirement(item: Mapping[str, Any]) -> str:

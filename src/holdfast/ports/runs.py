@@ -189,5 +189,13 @@ class RunStore(Protocol):
         ...
 
 
+class StaleMemory(Exception):
+    """A memory block is no longer what an edit was made from; nothing of the change was written."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(f"The memory block {label} has changed.")
+        self.label = label
+
+
 class StaleSituation(Exception):
     """The conversation changed between looking and writing; look again."""

@@ -30,6 +30,7 @@ class MessageSearch(Protocol):
         start: str | None = None,
         end: str | None = None,
         conversation_id: str | None = None,
+        not_turn: str | None = None,
     ) -> Sequence[Hit]:
-        """The newest messages that hold every word of the query."""
+        """The newest messages that hold every word of the query, but none of the turn `not_turn`."""
         ...

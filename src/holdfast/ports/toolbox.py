@@ -43,6 +43,7 @@ class ToolJob:
     tool_type: str = "custom"
     agent_id: str = ""
     conversation_id: str = ""
+    turn_id: str = ""
     org_id: str = ""
     blocks: tuple[Block, ...] = ()
     limits: ToolLimits = field(default_factory=ToolLimits)
@@ -50,10 +51,14 @@ class ToolJob:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEdit:
-    """A memory block's new value, made by a tool and written with the tool's result."""
+    """A change of one memory block, made by a tool and written in one transaction with the tool's result.
 
-    block_id: str
-    value: str
+    It counts only if the block is still what the tool saw (`before`); what somebody wrote meanwhile is never lost.
+    Without `before` the block is new and gets attached to the agent; without `after` the agent lets go of it.
+    """
+
+    before: Block | None
+    after: Block | None
 
 
 @dataclass(frozen=True, slots=True)

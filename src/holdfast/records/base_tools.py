@@ -124,19 +124,27 @@ BASE_TOOLS: tuple[BaseTool, ...] = (
     BaseTool(
         "memory",
         "letta_memory_core",
-        "Edit your memory blocks with one command: view a block, replace or insert text in it, or rewrite it.",
+        "Keep your memory in order, one command at a time: look at a block, make one, change its text, rename it, or "
+        "let it go.",
         {
             "command": _text(
-                "view: show a block. str_replace: replace old_string, which must occur once, by new_string. "
-                "insert: insert new_string after insert_line. rethink: rewrite the block as new_string.",
-                enum=["view", "str_replace", "insert", "rethink"],
+                "view: show a block, or list all of them without a path. create: make a block from file_text. "
+                "str_replace: replace old_str, which must occur once, by new_str. insert: insert insert_text after "
+                "insert_line. delete: let go of a block. rename: give the block at old_path a new_path, or a "
+                "description, or both.",
+                enum=["view", "create", "str_replace", "insert", "delete", "rename"],
             ),
-            "label": _LABEL,
-            "old_string": _text("For str_replace: the text to replace, to the letter."),
-            "new_string": _text("For str_replace, insert and rethink: the new text."),
+            "path": _text("Which block: /memories/ and its label."),
+            "file_text": _text("For create: the text of the new block."),
+            "description": _text("For create and rename: what the block is for."),
+            "old_str": _text("For str_replace: the text to replace, to the letter, white space included."),
+            "new_str": _text("For str_replace: what to put in its place; empty to delete."),
             "insert_line": _number("For insert: 0 for the beginning, -1 for the end.", -1),
+            "insert_text": _text("For insert: the text, as lines of its own."),
+            "old_path": _text("For rename: the block as it is called now."),
+            "new_path": _text("For rename: what it is to be called."),
         },
-        ("command", "label"),
+        ("command",),
     ),
     BaseTool(
         "web_search",

@@ -20,10 +20,11 @@ from holdfast.ports.runs import Change, Lease, Rest, StaleSituation
 from holdfast.storage import audit
 from holdfast.storage.allowances import write_allowances
 from holdfast.storage.ledger import write_calls
+from holdfast.storage.memory import write_edit
 from holdfast.storage.outbox import announce
 from holdfast.storage.prepared import FENCED, fenced, set_where
 from holdfast.storage.steps import write_step
-from holdfast.storage.tables import agents, blocks, context, conversations, events, messages, runs
+from holdfast.storage.tables import agents, context, conversations, events, messages, runs
 from holdfast.storage.used_tools import names_of_used_tools, write_used_tools
 
 _INSERT_MESSAGES = insert(messages)
@@ -118,7 +119,7 @@ def _write(connection: Connection, run: dict[str, Any], change: Change, now: dat
     if change.allow and any(ruling.kind in ("approved", "edited") for ruling in change.rulings):
         write_allowances(connection, run, change, now)
     for edit in change.edits:
-        connection.execute(update(blocks).where(blocks.c.id == edit.block_id).values(value=edit.value, updated_at=now))
+        write_edit(connection, run["agent_id"], edit, now)
     if change.events:
         append_page(connection, run["id"], change.first_event, change.events, now)
     if change.rest:

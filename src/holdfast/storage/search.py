@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, time
 
-from sqlalchemy import Connection, String, cast, select
+from sqlalchemy import Connection, String, cast, or_, select
 
 from holdfast.core.errors import TellTheModel
 from holdfast.core.messages import (
@@ -20,7 +20,7 @@ from holdfast.core.messages import (
 from holdfast.ports.search import Hit
 from holdfast.storage.database import Database
 from holdfast.storage.situations import message_value
-from holdfast.storage.tables import messages
+from holdfast.storage.tables import messages, runs
 
 SCANNED = 2_000
 
@@ -40,13 +40,14 @@ class SqlMessageSearch:
         start: str | None = None,
         end: str | None = None,
         conversation_id: str | None = None,
+        not_turn: str | None = None,
     ) -> Sequence[Hit]:
-        span = _moment(start, time.min), _moment(end, time.max)
-        scope = (org_id, agent_id, conversation_id)
+        span = moment_of(start, time.min), moment_of(end, time.max)
+        scope = (org_id, agent_id, conversation_id, not_turn)
         return await self._database.read(_search, scope, (query or "").split(), tuple(roles), limit, span)
 
 
-def _moment(text: str | None, end_of_day: time) -> datetime | None:
+def moment_of(text: str | None, end_of_day: time) -> datetime | None:
     """A date, or a date and time; a bare date means the whole day."""
     if text is None:
         return None
@@ -61,19 +62,22 @@ def _moment(text: str | None, end_of_day: time) -> datetime | None:
 
 def _search(
     connection: Connection,
-    scope: tuple[str, str | None, str | None],
+    scope: tuple[str, str | None, str | None, str | None],
     words: list[str],
     roles: tuple[str, ...],
     limit: int,
     span: tuple[datetime | None, datetime | None],
 ) -> list[Hit]:
     """The database narrows by text of the whole row; the words are then looked for in what the message says."""
-    org_id, agent_id, conversation_id = scope
+    org_id, agent_id, conversation_id, not_turn = scope
     query = select(messages).where(messages.c.org_id == org_id)
     if agent_id is not None:
         query = query.where(messages.c.agent_id == agent_id)
     if conversation_id is not None:
         query = query.where(messages.c.conversation_id == conversation_id)
+    if not_turn:
+        of_turn = select(runs.c.id).where(runs.c.turn_id == not_turn)
+        query = query.where(or_(messages.c.run_id.is_(None), messages.c.run_id.not_in(of_turn)))
     if span[0] is not None:
         query = query.where(messages.c.created_at >= span[0])
     if span[1] is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Column, Connection, select
+from sqlalchemy import Column, Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from holdfast.core.errors import Invalid
@@ -23,7 +24,17 @@ def ensure_tools(connection: Connection, wanted: Sequence[Tool]) -> list[Tool]:
     if missing := [to_row(tools, tool) for tool in wanted if tool.name not in found]:
         connection.execute(insert_if_missing(connection).values(missing))
         found = _tools(connection, org_id, tools.c.name, names)
-    return [found[name] for name in names]
+    return [_up_to_date(connection, found[tool.name], tool) for tool in wanted]
+
+
+def _up_to_date(connection: Connection, found: Tool, wanted: Tool) -> Tool:
+    """A base tool that an earlier version of the server wrote takes the arguments that this one understands."""
+    old, new = found.json_schema or {}, wanted.json_schema or {}
+    if found.tool_type != wanted.tool_type or old.get("parameters") == new.get("parameters"):
+        return found
+    after = replace(found, json_schema=new, description=wanted.description, updated_at=wanted.updated_at)
+    connection.execute(update(tools).where(tools.c.id == found.id).values(**to_row(tools, after)))
+    return after
 
 
 def insert_if_missing(connection: Connection) -> postgresql.Insert | sqlite.Insert:
