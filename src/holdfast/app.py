@@ -29,18 +29,22 @@ from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.webhooks import Mail, Webhooks
 from holdfast.engine.wiring import Wiring
 from holdfast.outbound.client import GuardedClient
+from holdfast.outbound.session import guarded_session
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.model import ModelDirectory
+from holdfast.ports.providers import OwnProvider
 from holdfast.ports.sealing import Sealer
 from holdfast.ports.toolbox import ToolLimits
 from holdfast.providers import catalog
-from holdfast.providers.directory import Directory
+from holdfast.providers.directory import TYPES, Directory
+from holdfast.providers.kept import GuardedWorkshop, KeptProviders
 from holdfast.records import demo
 from holdfast.records.agents import Agents
 from holdfast.records.approvals import Approvals
 from holdfast.records.blocks import Blocks
 from holdfast.records.conversations import Conversations
+from holdfast.records.providers import Providers
 from holdfast.records.tools import Tools
 from holdfast.settings import Settings
 from holdfast.storage.agents import SqlAgents
@@ -52,6 +56,7 @@ from holdfast.storage.history import SqlHistory
 from holdfast.storage.migrate import migrate
 from holdfast.storage.outbox import SqlOutbox
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.providers import SqlProviders
 from holdfast.storage.retention import SqlOldEvents
 from holdfast.storage.run_store import SqlRunStore
 from holdfast.storage.sealing import AesSealer
@@ -85,11 +90,10 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.callback(database.close)
         migrate(database.engine)
         first_start = await database.write(ensure_default, clock.now())
-        models = Directory(catalog.build(_provider_values(settings)))
-        stack.push_async_callback(models.close)
         processes = ProcessToolbox()
         await processes.start()
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
+        models, providers = _providers(settings, database, sealer, clock, stack)
         toolbox = ByKind(Builtins(SqlMessageSearch(database), clock), processes, sealer)
         stack.push_async_callback(toolbox.close)
         store = SqlRunStore(database, clock, settings.approvals_webhook)
@@ -108,7 +112,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             tool_limits=ToolLimits(wall_seconds=settings.tool_timeout_seconds),
         )
         engine = Engine(wiring)
-        rooms = _rooms(database, clock, models, wiring, engine, sealer)
+        rooms = _rooms(database, clock, models, providers, wiring, engine, sealer)
         await engine.open(alone=database.is_sqlite, dead=presence.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
         _open_chores(settings, database, wiring, stack)
@@ -149,11 +153,32 @@ def _open_chores(settings: Settings, database: Database, wiring: Wiring, stack: 
         stack.push_async_callback(chore.close)
 
 
+def _providers(
+    settings: Settings, database: Database, sealer: Sealer, clock: Clock, stack: AsyncExitStack
+) -> tuple[Directory, Providers]:
+    """The server's own providers, and beside them those that organisations bring, behind the guard."""
+    own = catalog.build(_provider_values(settings))
+    session = guarded_session(allow_private=settings.allow_private_urls)
+    stack.push_async_callback(session.close)
+    workshop = GuardedWorkshop(session, [OwnProvider(name, TYPES.get(name, name)) for name, _ in own])
+    store = SqlProviders(database)
+    models = Directory(own, brought=KeptProviders(store, workshop, sealer, clock))
+    stack.push_async_callback(models.close)
+    return models, Providers(store, workshop, sealer, clock)
+
+
 def _rooms(
-    database: Database, clock: Clock, models: ModelDirectory, wiring: Wiring, engine: Engine, sealer: Sealer
+    database: Database,
+    clock: Clock,
+    models: ModelDirectory,
+    providers: Providers,
+    wiring: Wiring,
+    engine: Engine,
+    sealer: Sealer,
 ) -> Rooms:
     return Rooms(
         models=models,
+        providers=providers,
         agents=Agents(SqlAgents(database), models, clock, sealer),
         tools=Tools(SqlTools(database), SourceSchemas(), clock),
         blocks=Blocks(SqlBlocks(database), clock),

@@ -3,6 +3,7 @@
 `serving` is the one place where the application is built.
 """
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from letta_client import Letta
 
 from holdfast.app import http_app
 from holdfast.settings import Settings
+from holdfast.testing.model_server import ModelServer
 
 MODEL = "demo/rehearsal"
 START_SECONDS = 30.0
@@ -71,3 +73,23 @@ def http(address: str) -> Iterator[httpx.Client]:
     """Plain requests, as an older client or a script makes them."""
     with httpx.Client(base_url=address, headers={"user-agent": "curl/8.0"}, timeout=30) as plain:
         yield plain
+
+
+@pytest.fixture
+def vendor() -> Iterator[ModelServer]:
+    """A model server on the vendors' wires, in a loop and a thread of its own. Scripted from the test's thread."""
+    loop, up = asyncio.new_event_loop(), threading.Event()
+    server, down = ModelServer(), asyncio.Event()
+
+    async def serve() -> None:
+        async with server:
+            up.set()
+            await down.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    assert up.wait(START_SECONDS)
+    yield server
+    loop.call_soon_threadsafe(down.set)
+    thread.join(START_SECONDS)
+    loop.close()

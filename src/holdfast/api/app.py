@@ -9,7 +9,19 @@ from fastapi import FastAPI, Request
 from starlette.types import ASGIApp
 
 from holdfast import __version__
-from holdfast.api import agents, approvals, blocks, conversations, health, messages, models, problems, runs, tools
+from holdfast.api import (
+    agents,
+    approvals,
+    blocks,
+    conversations,
+    health,
+    messages,
+    models,
+    problems,
+    providers,
+    runs,
+    tools,
+)
 from holdfast.api.gate import BodyTooLarge, Gate
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
@@ -23,7 +35,7 @@ def make_app(lifespan: Lifespan | None) -> FastAPI:
     app = FastAPI(title="Holdfast", version=__version__, lifespan=lifespan, redirect_slashes=False)
     problems.install(app)
     app.add_exception_handler(BodyTooLarge, _too_large)
-    for module in (health, messages, agents, tools, blocks, conversations, approvals, runs, models):
+    for module in (health, messages, agents, tools, blocks, conversations, approvals, runs, models, providers):
         app.include_router(module.router)
     return app
 

@@ -1,4 +1,4 @@
-"""The models one can use: /v1/models and /v1/models/embedding, as the providers offer them now."""
+"""The models one can use: /v1/models and /v1/models/embedding, of the server's own providers and the organisation's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from fastapi import APIRouter, Query
 
 from holdfast.api.parameters import AsActor, InRooms
 from holdfast.api.responses import Json
-from holdfast.api.shapes_models import embedding_wire, model_wire
+from holdfast.api.shapes_models import category_of, embedding_wire, model_wire
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
-
-CATEGORY = "base"  # all providers are the server's own; there are no keys of users
 
 
 @router.get("")
@@ -23,12 +21,11 @@ async def list_models(
     provider_name: str | None = None,
     provider_type: str | None = None,
 ) -> Json:
-    if provider_category is not None and CATEGORY not in provider_category:
-        return Json([])
     shown = [
         model_wire(info)
         for info in await rooms.models.list_models(actor.org_id)
         if info.kind == "llm"
+        and (provider_category is None or category_of(info) in provider_category)
         and provider_name in (None, info.provider_name)
         and provider_type in (None, info.provider_type)
     ]

@@ -15,12 +15,14 @@ from holdfast.records.agents import Agents
 from holdfast.records.approvals import Approvals
 from holdfast.records.blocks import Blocks
 from holdfast.records.conversations import Conversations
+from holdfast.records.providers import Providers
 from holdfast.records.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
     models: ModelDirectory
+    providers: Providers
     agents: Agents
     tools: Tools
     blocks: Blocks

@@ -20,6 +20,11 @@ def info_from_handle(handle: str) -> ModelInfo:
     return ModelInfo(handle=handle, name=name, provider_name=provider, provider_type=provider, context_window=None)
 
 
+def category_of(info: ModelInfo) -> str:
+    """Clients tell the server's own providers (`base`) from those that an organisation brought (`byok`)."""
+    return "base" if info.provider_id is None else "byok"
+
+
 def model_wire(info: ModelInfo) -> dict[str, Any]:
     window = info.context_window or UNKNOWN_WINDOW
     return {
@@ -79,7 +84,7 @@ def _llm_config(info: ModelInfo, handle: str, window: int, settings: ModelSettin
         "model_endpoint_type": info.provider_type,
         "model_endpoint": info.endpoint,
         "provider_name": info.provider_name,
-        "provider_category": "base",
+        "provider_category": category_of(info),
         "model_wrapper": None,
         "context_window": window,
         "put_inner_thoughts_in_kwargs": False,

@@ -170,3 +170,4 @@ class ModelInfo:
     abilities: frozenset[str] = frozenset()  # "reasoning", "images", "parallel_tool_calls"
     kind: Literal["llm", "embedding"] = "llm"
     embedding_dim: int | None = None
+    provider_id: str | None = None  # of the record, if an organisation brought this provider itself

@@ -82,6 +82,22 @@ class Block(Stamp):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Provider(Stamp):
+    """A model provider that an organisation brought with a key of its own. `name` is the front of its models' handles
+    and never changes; `sealed` holds the credentials, as sealed JSON; `refreshed_at` is when it last said what it
+    offers, None if it never did."""
+
+    id: str
+    org_id: str
+    name: str
+    provider_type: str
+    base_url: str | None = None
+    options: Json = field(default_factory=dict)  # what is no secret: region, api_version …
+    sealed: str | None = field(default=None, repr=False)
+    refreshed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Agent(Stamp):
     """`tool_rules` are in wire form; `model` is a handle. Tools and blocks are attached by rows of their own.
 
@@ -188,6 +204,7 @@ class Step:
     model: str | None = None
     model_handle: str | None = None
     provider_name: str | None = None
+    provider_id: str | None = None
     model_endpoint: str | None = None
     context_window_limit: int | None = None
     usage: Usage = field(default_factory=Usage)

@@ -156,6 +156,7 @@ def step_of(call: ModelCall, *, org_id: str, run_id: str, agent: Agent, handle: 
         model=handle.partition("/")[2],
         model_handle=handle,
         provider_name=handle.partition("/")[0],
+        provider_id=info.provider_id if info else None,
         model_endpoint=info.endpoint if info else None,
         context_window_limit=agent.context_window_limit or (info.context_window if info else None),
         usage=call.usage,

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import NamedTuple
 
+import aiohttp
+
+from holdfast.core.errors import Invalid
 from holdfast.ports.model import Model
 
 Values = Mapping[str, str | None]
@@ -51,16 +54,32 @@ def build(values: Values) -> list[Provider]:
     return built
 
 
-def make(type: str, name: str, *, api_key: str | None = None, base_url: str | None = None) -> Model:
-    """One provider of a kind under a name of its own. Raises `KeyError` for a kind that does not exist."""
-    kind = {known.type: known for known in KINDS}[type]
+def make(
+    type: str,
+    name: str,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    extras: Mapping[str, str] | None = None,
+    session: aiohttp.ClientSession | None = None,
+) -> Model:
+    """One provider of a kind under a name of its own. Raises `Invalid` for a kind that does not exist.
+
+    `session` is what it calls through, if it is not to have one of its own.
+    """
+    known = {kind.type: kind for kind in KINDS}
+    if type not in known:
+        raise Invalid(f"There is no provider type {type!r}; there are {', '.join(known)}.")
+    kind = known[type]
+    if kind.needs_key and not api_key and not base_url:
+        raise Invalid(f"A provider of type {type} needs api_key.")
     implementation = getattr(import_module(f"holdfast.providers.{kind.module}"), kind.class_name)
     if kind.default_url is None:
         model: Model = implementation(name)
     elif kind.type == "openai" and name == "openai-proxy":
-        model = implementation(name, api_key, base_url or kind.default_url, embedding_name="openai")
+        model = implementation(name, api_key, base_url or kind.default_url, embedding_name="openai", session=session)
     else:
-        model = implementation(name, api_key, base_url or kind.default_url)
+        model = implementation(name, api_key, base_url or kind.default_url, session=session)
     return model
 
 

@@ -1,9 +1,9 @@
-"""Finds models by handle among the configured providers, and lists them all.
+"""Finds models by handle among the server's own providers and those an organisation brought, and lists them all.
 
 Listings are asked of the providers when they are needed and kept for a while. One provider that cannot be asked does
 not hide the others, and a model named at it is taken on trust: its own server will say if it does not exist.
 `find` is on the path of every model call, so it answers from what is kept and asks again only for a name it has not
-seen.
+seen. The server's own names come first; what is not among them is looked for among the organisation's (`kept`).
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from holdfast.core.errors import ModelError, UnknownHandle
 from holdfast.core.model import ModelInfo
 from holdfast.ports.model import FoundModel, Model
-from holdfast.providers.windows import limits_of
+from holdfast.providers.on_trust import on_trust
 
 LISTING_SECONDS = 60.0
 RETRY_SECONDS = 5.0  # after a provider could not be asked
 
 # Clients in the field write `openai/…` also where a custom base URL made the provider `openai-proxy`.
 ALIASES = {"openai": "openai-proxy"}
-_TYPES = {"openai-proxy": "openai"}
+TYPES = {"openai-proxy": "openai"}
+
+
+class Brought(Protocol):
+    """The providers that organisations brought."""
+
+    async def find(self, org_id: str, name: str, model: str) -> FoundModel | None: ...
+
+    async def list_models(self, org_id: str) -> Sequence[ModelInfo]: ...
 
 
 class _Provider:
@@ -46,17 +55,6 @@ class _Provider:
                 keep_seconds = min(keep_seconds, RETRY_SECONDS)
             self._fresh_until = clock() + keep_seconds
 
-    def on_trust(self, model: str) -> ModelInfo:
-        limits = limits_of(model)
-        return ModelInfo(
-            handle=f"{self.name}/{model}",
-            name=model,
-            provider_name=self.name,
-            provider_type=_TYPES.get(self.name, self.name),
-            context_window=limits.context_window if limits else None,
-            max_output_tokens=limits.max_output_tokens if limits else None,
-        )
-
 
 class Directory:
     """Implements `ports.model.ModelDirectory` over (provider name, model) pairs. `clock` gives seconds."""
@@ -65,10 +63,12 @@ class Directory:
         self,
         providers: Sequence[tuple[str, Model]],
         *,
+        brought: Brought | None = None,
         keep_seconds: float = LISTING_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._providers = {name: _Provider(name, model) for name, model in providers}
+        self._brought = brought
         self._keep_seconds = keep_seconds
         self._clock = clock
 
@@ -76,25 +76,38 @@ class Directory:
         name, _, model = handle.partition("/")
         provider = self._providers.get(name) or self._providers.get(ALIASES.get(name, ""))
         if provider is None or not model:
-            raise await self._unknown(handle)
+            return await self._find_brought(handle, org_id)
         info = provider.listed.get(model)
         if info is None:
             await provider.refresh(self._clock, self._keep_seconds)
             info = provider.listed.get(model)
         if info is None:
             if provider.listed:
-                raise await self._unknown(handle)
-            info = provider.on_trust(model)
+                raise await self._unknown(handle, org_id)
+            info = on_trust(provider.name, TYPES.get(provider.name, provider.name), model)
         return FoundModel(provider.model, info)
+
+    async def _find_brought(self, handle: str, org_id: str | None) -> FoundModel:
+        name, _, model = handle.partition("/")
+        found = None
+        if self._brought is not None and org_id is not None and model:
+            found = await self._brought.find(org_id, name, model)
+        if found is None:
+            raise await self._unknown(handle, org_id)
+        return found
 
     async def list_models(self, org_id: str | None = None) -> Sequence[ModelInfo]:
         asked = [one.refresh(self._clock, self._keep_seconds) for one in self._providers.values()]
         await asyncio.gather(*asked)
-        return [info for provider in self._providers.values() for info in provider.listed.values()]
+        own = [info for provider in self._providers.values() for info in provider.listed.values()]
+        if self._brought is None or org_id is None:
+            return own
+        return [*own, *await self._brought.list_models(org_id)]
 
     async def close(self) -> None:
         for provider in self._providers.values():
             await provider.model.close()
 
-    async def _unknown(self, handle: str) -> UnknownHandle:
-        return UnknownHandle(handle, [info.handle for info in await self.list_models() if info.kind == "llm"])
+    async def _unknown(self, handle: str, org_id: str | None) -> UnknownHandle:
+        listed = await self.list_models(org_id)
+        return UnknownHandle(handle, [info.handle for info in listed if info.kind == "llm"])

@@ -21,6 +21,8 @@ import aiohttp
 import orjson
 
 from holdfast.core.errors import ModelError
+from holdfast.ports.outbound import AddressRefused
+from holdfast.providers.discretion import discreet
 from holdfast.providers.failures import Dropped, from_response
 from holdfast.providers.sse import Event, EventSplitter
 
@@ -93,15 +95,20 @@ class Http:
     @asynccontextmanager
     async def post(self, url: str, *, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Answer]:
         """Open a stream. Raises `ModelError` for anything but a success."""
-        response = await self._open(url, headers, body)
-        try:
-            if response.status != 200:
-                raise await self._failure(response)
-            yield Answer(self._vendor, response, self.timeouts)
-        finally:
-            response.close()
+        with discreet(headers):
+            response = await self._open(url, headers, body)
+            try:
+                if response.status != 200:
+                    raise await self._failure(response)
+                yield Answer(self._vendor, response, self.timeouts)
+            finally:
+                response.close()
 
     async def get_json(self, url: str, *, headers: Mapping[str, str]) -> Any:
+        with discreet(headers):
+            return await self._get_json(url, headers)
+
+    async def _get_json(self, url: str, headers: Mapping[str, str]) -> Any:
         limit = aiohttp.ClientTimeout(total=self.timeouts.listing_seconds)
         try:
             async with self._session().get(url, headers=headers, timeout=limit) as response:
@@ -143,7 +150,10 @@ class Http:
         phases = aiohttp.ClientTimeout(total=None, connect=connect, sock_connect=connect)
         sent = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
         async with asyncio.timeout(connect + self.timeouts.first_byte_seconds):
-            return await self._session().post(url, data=body, headers={**sent, **headers}, timeout=phases)
+            try:
+                return await self._session().post(url, data=body, headers={**sent, **headers}, timeout=phases)
+            except AddressRefused as refused:
+                raise ModelError("llm_bad_request", f"{self._vendor}: {refused}") from refused
 
     async def _failure(self, response: aiohttp.ClientResponse) -> ModelError:
         try:

@@ -159,6 +159,7 @@ steps = Table(
     Column("model", String),
     Column("model_handle", String),
     Column("provider_name", String),
+    Column("provider_id", String),
     Column("model_endpoint", String),
     Column("context_window_limit", Integer),
     Column("prompt_tokens", Integer, nullable=False),

@@ -26,6 +26,7 @@ def step_row(step: Step) -> dict[str, Any]:
         "model": step.model,
         "model_handle": step.model_handle,
         "provider_name": step.provider_name,
+        "provider_id": step.provider_id,
         "model_endpoint": step.model_endpoint,
         "context_window_limit": step.context_window_limit,
         "prompt_tokens": usage.prompt_tokens,

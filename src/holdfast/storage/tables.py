@@ -24,6 +24,8 @@ from sqlalchemy import (
 
 from holdfast.storage.columns import Document, Moment, id_column, only_where, org_column, owned_by, stamp_columns
 from holdfast.storage.columns import metadata as metadata
+from holdfast.storage.provider_tables import provider_models as provider_models
+from holdfast.storage.provider_tables import providers as providers
 from holdfast.storage.run_tables import events as events
 from holdfast.storage.run_tables import outbox as outbox
 from holdfast.storage.run_tables import run_keys as run_keys

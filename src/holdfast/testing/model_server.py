@@ -18,7 +18,7 @@ import asyncio
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -85,6 +85,8 @@ class ModelServer:
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0, always: Sequence[Step] | None = None) -> None:
         self.received: deque[Received] = deque(maxlen=KEPT_REQUESTS)
         self.url = ""
+        self.keys: set[str] | None = None  # if given, whoever has none of these is sent away
+        self.openai_models = list(OPENAI_MODELS)
         self._host, self._port = host, port
         self._always = always
         self._script: deque[tuple[Step, ...]] = deque()
@@ -119,10 +121,10 @@ class ModelServer:
         return self._gone[number - 1]
 
     async def __aenter__(self) -> ModelServer:
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._let_in])
         app.router.add_post("/v1/chat/completions", self._openai)
         app.router.add_post("/v1/messages", self._anthropic)
-        app.router.add_get("/v1/models", _models)
+        app.router.add_get("/v1/models", self._models)
         app.router.add_post("/script", self._scripted)
         app.router.add_get("/received", self._told)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
@@ -142,6 +144,22 @@ class ModelServer:
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
+
+    @web.middleware
+    async def _let_in(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """As some proxies do, a refusal repeats the key it refuses."""
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        key = request.headers.get("x-api-key") or bearer
+        if self.keys is not None and key not in self.keys:
+            return web.json_response(openai_wire.failure(401, f"Incorrect API key provided: {key}."), status=401)
+        return await handler(request)
+
+    async def _models(self, request: web.Request) -> web.Response:
+        if "anthropic-version" in request.headers:
+            return web.json_response(anthropic_wire.listing(ANTHROPIC_MODELS, CONTEXT_WINDOW))
+        return web.json_response(openai_wire.listing(self.openai_models, CONTEXT_WINDOW))
 
     async def _openai(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, _OPENAI)
@@ -203,12 +221,6 @@ class ModelServer:
         return web.Response(
             body=orjson.dumps({"count": self._count, "received": rows}), content_type="application/json"
         )
-
-
-async def _models(request: web.Request) -> web.Response:
-    if "anthropic-version" in request.headers:
-        return web.json_response(anthropic_wire.listing(ANTHROPIC_MODELS, CONTEXT_WINDOW))
-    return web.json_response(openai_wire.listing(OPENAI_MODELS, CONTEXT_WINDOW))
 
 
 async def _serve(host: str, port: int, always: Sequence[Step] | None) -> None:
