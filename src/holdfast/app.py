@@ -21,6 +21,7 @@ from holdfast.api.app import guarded, install_rooms, make_app
 from holdfast.api.rooms import Rooms
 from holdfast.bus.alone import Alone
 from holdfast.bus.presence import Presence
+from holdfast.engine.by_hand import ByHand
 from holdfast.engine.engine import Engine
 from holdfast.engine.expiry import Expiries
 from holdfast.engine.feed import Feed
@@ -186,6 +187,7 @@ def _rooms(
         history=SqlHistory(database),
         engine=engine,
         upkeep=Upkeep(wiring),
+        by_hand=ByHand(wiring, SqlAgents(database), SqlBlocks(database)),
         approvals=Approvals(SqlApprovals(database, clock), engine.start),
         search=SqlMessageSearch(database),
         clock=clock,

@@ -20,6 +20,7 @@ from holdfast.api import (
     problems,
     providers,
     runs,
+    tool_runs,
     tools,
 )
 from holdfast.api.gate import BodyTooLarge, Gate
@@ -27,6 +28,19 @@ from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
 from holdfast.core.records import Actor
 
+MODULES = (
+    health,
+    messages,
+    agents,
+    tool_runs,
+    tools,
+    blocks,
+    conversations,
+    approvals,
+    runs,
+    models,
+    providers,
+)
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -35,7 +49,7 @@ def make_app(lifespan: Lifespan | None) -> FastAPI:
     app = FastAPI(title="Holdfast", version=__version__, lifespan=lifespan, redirect_slashes=False)
     problems.install(app)
     app.add_exception_handler(BodyTooLarge, _too_large)
-    for module in (health, messages, agents, tools, blocks, conversations, approvals, runs, models, providers):
+    for module in MODULES:
         app.include_router(module.router)
     return app
 

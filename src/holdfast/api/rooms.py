@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from holdfast.engine.by_hand import ByHand
 from holdfast.engine.engine import Engine
 from holdfast.engine.upkeep import Upkeep
 from holdfast.ports.clock import Clock
@@ -30,6 +31,7 @@ class Rooms:
     history: History
     engine: Engine
     upkeep: Upkeep
+    by_hand: ByHand
     approvals: Approvals
     search: MessageSearch
     clock: Clock

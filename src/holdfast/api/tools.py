@@ -111,6 +111,34 @@ async def add_base_tools(rooms: InRooms, actor: AsActor) -> Json:
     return Json([tool_wire(tool) for tool in await rooms.tools.add_base_tools(actor)])
 
 
+class ToolSearch(Wire):
+    query: str | None = None
+    search_mode: Literal["vector", "fts", "hybrid"] = "hybrid"
+    tool_types: list[str] | None = None
+    tags: list[str] | None = None
+    limit: int = Field(50, ge=1, le=100)
+
+
+@router.post("/search")
+async def search_tools(rooms: InRooms, actor: AsActor, body: Annotated[ToolSearch, body_of(ToolSearch)]) -> Json:
+    """By words in every mode: there are no embeddings yet."""
+    types = None if body.tool_types is None else tuple(body.tool_types)
+    wanted = ToolFilter(types=types, tags=tuple(body.tags or ()))
+    found = await rooms.tools.search(actor, wanted, body.query, body.limit)
+    return Json(
+        [
+            {
+                "tool": tool_wire(one.tool),
+                "embedded_text": one.text,
+                "fts_rank": place if body.query else None,
+                "vector_rank": None,
+                "combined_score": one.score,
+            }
+            for place, one in enumerate(found, start=1)
+        ]
+    )
+
+
 @router.get("/{tool_id}")
 async def retrieve_tool(rooms: InRooms, actor: AsActor, tool_id: ToolId) -> Json:
     return Json(tool_wire(await rooms.tools.get(actor, tool_id)))

@@ -81,6 +81,17 @@ class AlreadyDecided(Conflict):
         super().__init__(f"Already decided: {', '.join(call_ids)}. The first decision counts.")
 
 
+class NeedsApproval(Conflict):
+    """The gate would ask a human about this call; only a run can wait for one."""
+
+    def __init__(self, tool_name: str, by: str | None = None) -> None:
+        because = f" ({by})" if by else ""
+        super().__init__(
+            f"CONFLICT: The tool {tool_name} requires approval{because}, so it cannot be run by hand. "
+            "Let the agent call it and approve the call, or change the agent's rule."
+        )
+
+
 class NothingToCancel(Conflict):
     pass
 

@@ -7,14 +7,14 @@ cancelling the task kills the tool.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from holdfast.core.arguments import parse_arguments
 from holdfast.core.errors import TellTheModel
 from holdfast.core.messages import Text, ToolResult
-from holdfast.core.records import Tool
+from holdfast.core.records import Agent, Block, Tool
 from holdfast.core.state import Call
 from holdfast.engine.scene import Scene
 from holdfast.ports.toolbox import MemoryEdit, Toolbox, ToolJob, ToolLimits, ToolOutcome
@@ -26,18 +26,22 @@ async def perform(
     call: Call, scene: Scene, toolbox: Toolbox, limits: ToolLimits, filled: Mapping[str, Any], turn_id: str
 ) -> tuple[ToolResult, tuple[MemoryEdit, ...]]:
     tool = scene.tools[call.call.name]
-    try:
-        job = job_for(call, tool, scene, filled)
-        outcome = await toolbox.run(replace(job, limits=limits, turn_id=turn_id))
-    except TellTheModel as error:
-        outcome = ToolOutcome("error", f"Error executing function {tool.name}: {error}")
-    except Exception:
-        log.exception("tool %s of run step %s failed inside the server", tool.name, call.step_id)
-        outcome = ToolOutcome("error", f"Error executing function {tool.name}: the server failed to run it.")
+
+    def job() -> ToolJob:
+        return replace(
+            job_for(tool, scene.agent, scene.blocks, call.to_run.arguments, filled),
+            call_id=call.call.id,
+            idempotency_key=f"{call.step_id}:{call.call.id}",
+            conversation_id=scene.conversation.id,
+            turn_id=turn_id,
+            limits=limits,
+        )
+
+    outcome = await attempt(toolbox, tool, job)
     result = ToolResult(
         call.call.id,
         outcome.status,
-        clipped(outcome.content, tool.return_char_limit) if isinstance(outcome.content, str) else outcome.content,
+        outcome.content,
         stdout=outcome.stdout or None,
         stderr=outcome.stderr or None,
         name=tool.name,
@@ -45,32 +49,43 @@ async def perform(
     return result, outcome.edits
 
 
-def job_for(call: Call, tool: Tool, scene: Scene, filled: Mapping[str, Any]) -> ToolJob:
+async def attempt(toolbox: Toolbox, tool: Tool, job: Callable[[], ToolJob]) -> ToolOutcome:
+    """Run the job, if its arguments are in order. Whatever goes wrong is an outcome, in words for the model."""
+    try:
+        outcome = await toolbox.run(job())
+    except TellTheModel as error:
+        return ToolOutcome("error", f"Error executing function {tool.name}: {error}")
+    except Exception:
+        log.exception("tool %s failed inside the server", tool.name)
+        return ToolOutcome("error", f"Error executing function {tool.name}: the server failed to run it.")
+    if isinstance(outcome.content, str):
+        return replace(outcome, content=clipped(outcome.content, tool.return_char_limit))
+    return outcome
+
+
+def job_for(tool: Tool, agent: Agent, blocks: tuple[Block, ...], arguments: str, filled: Mapping[str, Any]) -> ToolJob:
     """Raises `TellTheModel` if the arguments do not fit the tool's schema: nothing runs then."""
     schema = (tool.json_schema or {}).get("parameters") or {}
-    arguments = parse_arguments(call.to_run.arguments, schema, filled)
-    agent = scene.agent
     return ToolJob(
-        call_id=call.call.id,
+        call_id="",
         name=tool.name,
         source_code=tool.source_code or "",
-        arguments=arguments,
-        idempotency_key=f"{call.step_id}:{call.call.id}",
+        arguments=parse_arguments(arguments, schema, filled),
+        idempotency_key="",
         environment=agent.secrets,
         agent_state={
             "id": agent.id,
             "name": agent.name,
             "metadata": agent.metadata,
             "tags": list(agent.tags),
-            "memory": {block.label: block.value for block in scene.blocks},
+            "memory": {block.label: block.value for block in blocks},
         },
         pip_requirements=tuple(_requirement(item) for item in tool.pip_requirements or ()),
         json_schema=tool.json_schema,
         tool_type=tool.tool_type,
         agent_id=agent.id,
-        conversation_id=scene.conversation.id,
         org_id=agent.org_id,
-        blocks=scene.blocks,
+        blocks=blocks,
     )
 
 

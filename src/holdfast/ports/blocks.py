@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from holdfast.core.records import Actor, Block
 from holdfast.ports.paging import Page
+from holdfast.ports.toolbox import MemoryEdit
 
 AlterBlock = Callable[[Block], Block]
 
@@ -52,3 +54,7 @@ class BlockStore(Protocol):
     async def by_label(self, actor: Actor, agent_id: str, label: str) -> Block: ...
 
     async def change_by_label(self, actor: Actor, agent_id: str, label: str, alter: AlterBlock) -> Block: ...
+
+    async def edit(self, agent_id: str, edits: Sequence[MemoryEdit], now: datetime) -> None:
+        """All of the edits that a tool made to its agent's memory, or none. Raises `StaleMemory`."""
+        ...

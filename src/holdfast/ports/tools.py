@@ -25,6 +25,7 @@ class ToolFilter:
     search: str | None = None
     types: tuple[str, ...] | None = None
     exclude_types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # any of them
 
 
 class ToolStore(Protocol):

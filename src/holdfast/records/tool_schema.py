@@ -26,7 +26,7 @@ def schema_for(reader: SchemaReader, source: str, given: Mapping[str, Any]) -> d
     if given.get("args_json_schema"):
         name, docstring = _function(source)
         return reader.from_args(name, description or docstring or name, given["args_json_schema"])
-    return reader.from_source(source, name=None, description=description)
+    return reader.from_source(source, name=given.get("name"), description=description)
 
 
 def _as_sent(sent: Mapping[str, Any], source: str, description: str | None) -> dict[str, Any]:

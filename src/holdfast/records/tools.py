@@ -21,6 +21,7 @@ from holdfast.ports.schemas import SchemaReader
 from holdfast.ports.tools import ToolFilter, ToolStore
 from holdfast.records.base_tools import BASE_TOOLS, base_tools_for
 from holdfast.records.tool_schema import schema_for
+from holdfast.records.tool_search import SEARCHED, Found, best
 
 CUSTOM = "custom"
 UNSAID_SOURCE_TYPE = "json"  # what clients are used to read when they did not send one
@@ -67,6 +68,16 @@ class Tools:
     async def add_base_tools(self, actor: Actor) -> Sequence[Tool]:
         names = [tool.name for tool in BASE_TOOLS]
         return await self._store.ensure(base_tools_for(actor, names, self._clock.now()))
+
+    def from_source(self, actor: Actor, given: Mapping[str, Any]) -> Tool:
+        """The tool that this would make, without keeping it."""
+        schema = schema_for(self._schemas, given["source_code"], given)
+        return _new_tool(actor, schema["name"], _told(_settable(given), schema), self._clock.now())
+
+    async def search(self, actor: Actor, wanted: ToolFilter, query: str | None, limit: int) -> Sequence[Found]:
+        """Tools by the words of the query, the best first; without one, the newest."""
+        tools = await self._store.listing(actor, wanted, Page(limit=SEARCHED, order="desc"))
+        return best(tools, query, limit)
 
     async def of_agent(self, actor: Actor, agent_id: str, page: Page) -> Sequence[Tool]:
         return await self._store.of_agent(actor, agent_id, page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, update
@@ -12,9 +13,11 @@ from holdfast.core.errors import NotFound
 from holdfast.core.records import Actor, Block
 from holdfast.ports.blocks import AlterBlock, BlockFilter
 from holdfast.ports.paging import Page
+from holdfast.ports.toolbox import MemoryEdit
 from holdfast.storage.agent_rows import require_agent
 from holdfast.storage.database import Database
 from holdfast.storage.json_lists import holds
+from holdfast.storage.memory import write_edit
 from holdfast.storage.paging import page_rows
 from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.tables import agent_blocks, blocks
@@ -51,6 +54,9 @@ class SqlBlocks:
     async def change_by_label(self, actor: Actor, agent_id: str, label: str, alter: AlterBlock) -> Block:
         return await self._database.write(_change_by_label, actor, agent_id, label, alter)
 
+    async def edit(self, agent_id: str, edits: Sequence[MemoryEdit], now: datetime) -> None:
+        await self._database.write(_edit, agent_id, edits, now)
+
 
 def insert_block(connection: Connection, block: Block) -> None:
     connection.execute(insert(blocks), to_row(blocks, block))
@@ -77,6 +83,11 @@ def _change(connection: Connection, actor: Actor, block_id: str, alter: AlterBlo
 def _delete(connection: Connection, actor: Actor, block_id: str) -> None:
     _row(connection, actor, block_id, locked=True)
     connection.execute(delete(blocks).where(blocks.c.id == block_id))
+
+
+def _edit(connection: Connection, agent_id: str, edits: Sequence[MemoryEdit], now: datetime) -> None:
+    for edit in edits:
+        write_edit(connection, agent_id, edit, now)
 
 
 # ---- the blocks of one agent --------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from holdfast.ports.paging import Page
 from holdfast.ports.tools import AlterTool, ToolFilter
 from holdfast.storage.agent_rows import require_agent
 from holdfast.storage.database import Database
+from holdfast.storage.json_lists import holds
 from holdfast.storage.paging import page_rows
 from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.tables import agent_tools, tools
@@ -98,22 +99,24 @@ def _of_agent(connection: Connection, actor: Actor, agent_id: str, page: Page) -
 
 
 def _listing(connection: Connection, actor: Actor, wanted: ToolFilter, page: Page) -> list[Tool]:
-    query = select(tools).where(*_conditions(actor, wanted))
+    query = select(tools).where(*_conditions(connection, actor, wanted))
     return [from_row(Tool, row) for row in page_rows(connection, query, tools, page)]
 
 
 def _count(connection: Connection, actor: Actor, wanted: ToolFilter) -> int:
-    query = select(func.count()).select_from(tools).where(*_conditions(actor, wanted))
+    query = select(func.count()).select_from(tools).where(*_conditions(connection, actor, wanted))
     return int(connection.execute(query).scalar_one())
 
 
-def _conditions(actor: Actor, wanted: ToolFilter) -> list[ColumnElement[bool]]:
+def _conditions(connection: Connection, actor: Actor, wanted: ToolFilter) -> list[ColumnElement[bool]]:
     found = [tools.c.org_id == actor.org_id]
     if wanted.name is not None:
         found.append(tools.c.name == wanted.name)
     for column, values in ((tools.c.name, wanted.names), (tools.c.id, wanted.ids), (tools.c.tool_type, wanted.types)):
         if values is not None:
             found.append(column.in_(values))
+    if wanted.tags:
+        found.append(or_(*(holds(connection, tools.c.document, "tags", tag) for tag in wanted.tags)))
     if wanted.exclude_types:
         found.append(tools.c.tool_type.not_in(wanted.exclude_types))
     if wanted.search:

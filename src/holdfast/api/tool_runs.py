@@ -1,0 +1,85 @@
+"""Tools run by hand, over HTTP: from source, and those of an agent. Also: the schema that a source would get."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from holdfast.api.agent_bodies import VariableName, VariableValue
+from holdfast.api.bodies import Wire, body_of
+from holdfast.api.parameters import AgentId, AsActor, InRooms
+from holdfast.api.responses import Json
+from holdfast.api.tools import Requirement
+from holdfast.core.messages import Message, ToolResult, ToolReturnsBody
+from holdfast.core.outward import outward, result_wire
+from holdfast.ports.ids import new_id
+
+router = APIRouter(tags=["tools"])
+
+NO_ID = "null"  # what clients are used to read where there is no call and no message
+
+
+class ToolRun(Wire):
+    args: dict[str, Any] = Field(default_factory=dict)
+
+
+class SourceRun(ToolRun):
+    source_code: str
+    name: str | None = None
+    description: str | None = None
+    source_type: str | None = None
+    json_schema: dict[str, Any] | None = None
+    args_json_schema: dict[str, Any] | None = None
+    pip_requirements: list[Requirement] | None = None
+    npm_requirements: list[Requirement] | None = None
+    env_vars: dict[VariableName, VariableValue] = Field(default_factory=dict)
+
+
+class Code(Wire):
+    code: str
+    source_type: str | None = None
+
+
+@router.post("/v1/tools/run")
+async def run_tool_from_source(rooms: InRooms, actor: AsActor, body: Annotated[SourceRun, body_of(SourceRun)]) -> Json:
+    tool = rooms.tools.from_source(actor, body.given())
+    outcome = await rooms.by_hand.run_alone(tool, body.args, body.env_vars)
+    result = ToolResult(
+        NO_ID, outcome.status, outcome.content, outcome.stdout or None, outcome.stderr or None, tool.name
+    )
+    shown = Message(
+        id=new_id("message"),
+        agent_id="",
+        conversation_id="",
+        seq=0,
+        created_at=rooms.now(),
+        body=ToolReturnsBody((result,)),
+        name=tool.name,
+    )
+    return Json({**outward(shown)[0], "id": NO_ID, "otid": None})
+
+
+@router.post("/v1/tools/generate-schema")
+async def generate_json_schema(rooms: InRooms, actor: AsActor, body: Annotated[Code, body_of(Code)]) -> Json:
+    given = {"source_code": body.code, "source_type": body.source_type}
+    return Json(rooms.tools.from_source(actor, given).json_schema)
+
+
+@router.post("/v1/agents/{agent_id}/tools/{tool_name}/run")
+async def run_tool_for_agent(
+    rooms: InRooms, actor: AsActor, agent_id: AgentId, tool_name: str, body: Annotated[ToolRun, body_of(ToolRun)]
+) -> Json:
+    outcome = await rooms.by_hand.run_for_agent(actor, agent_id, tool_name, body.args)
+    shown = result_wire(ToolResult("", outcome.status, outcome.content, outcome.stdout or None, outcome.stderr or None))
+    return Json(
+        {
+            "status": outcome.status,
+            "func_return": shown["tool_return"],
+            "agent_state": None,
+            "stdout": shown["stdout"],
+            "stderr": shown["stderr"],
+            "sandbox_config_fingerprint": None,
+        }
+    )
