@@ -1,125 +1,189 @@
-"""Measure 9: listing runs with filters when there are a million of them. Slow to set up; only by name, on SQLite.
+"""Measure 9: a page of runs by every filter there is, when there are a million of them. Slow to set up; only by name.
 
-The rows are written with SQL while no server runs; their shape follows real ones of this very server, so a new
-column does not break this. Every filter is asked for in random places, and the worst filter is held to the bar.
+The rows are written in bulk (`run_rows`). Each case is asked in random places, round after round, through the store's
+own function in this process; some are asked over HTTP too. The worst case is held to the bar.
 """
 
 from __future__ import annotations
 
 import random
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
+from bench import run_rows
 from bench.clients import HoldfastClient, new_session
 from bench.results import Bar, Row
-from bench.sampling import Setting, percentile, timed
-from bench.stage import database, model_environment, process
+from bench.sampling import Setting, median_ms, percentile, timed
+from bench.stage import database
+from holdfast.ports.history import RunFilter
+from holdfast.ports.paging import Page
+from holdfast.storage.database import Database, make_engine
+from holdfast.storage.history import SqlHistory
+from holdfast.storage.migrate import migrate
+from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.testing.server import ServerProcess
 
 RUNS, QUICK_RUNS = 1_000_000, 100_000
-AGENTS = 200
-SAMPLES, QUICK_SAMPLES = 100, 50
-FILTER_SECONDS = 10.0  # a filter that walks the whole table shows that in a few samples
+ROUNDS, QUICK_ROUNDS = 200, 30
+CASE_SECONDS = 20.0  # a case that is far from the bar shows that in fewer samples
 LISTING_BAR = Bar("value", 50)
-PAGE = 50
-ENDS = (
-    ("completed", "end_turn", 960),
-    ("failed", "error", 25),
-    ("cancelled", "cancelled", 14),
-    ("completed", "max_steps", 1),
+PAGE = 100
+SECOND = 1_000_000_000
+
+Asked = tuple[RunFilter, Page]
+Ask = Callable[[random.Random, list[str]], Asked]
+
+
+def _of(page: Page | None = None, **wanted: Any) -> Ask:
+    return lambda chance, known: (RunFilter(**wanted), page or Page(limit=PAGE))
+
+
+def _agent(chance: random.Random) -> tuple[str, ...]:
+    return (run_rows.agent_id(chance.randrange(1, run_rows.AGENTS)),)
+
+
+def _since(chance: random.Random, **wanted: Any) -> Asked:
+    start = run_rows.day(chance)
+    return RunFilter(start_date=start, end_date=start + timedelta(days=3), **wanted), Page(limit=PAGE)
+
+
+BUSY = (run_rows.agent_id(0),)
+LONGEST = Page(limit=PAGE, order_by="duration")
+SHORTEST = Page(limit=PAGE, order_by="duration", order="asc")
+
+CASES: dict[str, Ask] = {
+    "all": _of(),
+    "oldest first": _of(Page(limit=PAGE, order="asc")),
+    "after a cursor": lambda chance, known: (RunFilter(), Page(limit=PAGE, after=chance.choice(known))),
+    "before a cursor": lambda chance, known: (RunFilter(), Page(limit=PAGE, before=chance.choice(known))),
+    "by id": lambda chance, known: (RunFilter(run_id=chance.choice(known)), Page(limit=PAGE)),
+    "longest first": _of(LONGEST),
+    "shortest first": _of(SHORTEST),
+    "longest first, after a cursor": lambda chance, known: (
+        RunFilter(),
+        Page(limit=PAGE, order_by="duration", after=chance.choice(known)),
+    ),
+    "an agent": lambda chance, known: (RunFilter(agent_ids=_agent(chance)), Page(limit=PAGE)),
+    "two agents": lambda chance, known: (RunFilter(agent_ids=_agent(chance) + BUSY), Page(limit=PAGE)),
+    "the longest of an agent": lambda chance, known: (RunFilter(agent_ids=_agent(chance)), LONGEST),
+    "the longest of two agents": lambda chance, known: (RunFilter(agent_ids=_agent(chance) + BUSY), LONGEST),
+    "a status": _of(statuses=("failed",)),
+    "two statuses": _of(statuses=("failed", "cancelled")),
+    "active": _of(statuses=("created", "running")),
+    "the longest of a status": _of(LONGEST, statuses=("cancelled",)),
+    "a stop reason": _of(stop_reason="error"),
+    "a rare stop reason": _of(stop_reason="max_steps"),
+    "the usual stop reason": _of(stop_reason="end_turn"),
+    "background": _of(background=True),
+    "the longest in the background": _of(LONGEST, background=True),
+    "a conversation": lambda chance, known: (
+        RunFilter(conversation_id=run_rows.conversation_id(chance.randrange(run_rows.AGENTS), default=False)),
+        Page(limit=PAGE),
+    ),
+    "default conversations": _of(in_default_conversation=True),
+    "a busy project": _of(project_id="project-busy"),
+    "a small project": _of(project_id="project-small"),
+    "the longest of a project": _of(LONGEST, project_id="project-busy"),
+    "a busy template": _of(base_template_id="template-busy"),
+    "a small template": _of(base_template_id="template-small"),
+    "three days": lambda chance, known: _since(chance),
+    "the longest of three days": lambda chance, known: (_since(chance)[0], LONGEST),
+    "three days of a status": lambda chance, known: _since(chance, statuses=("failed",)),
+    "as many steps": _of(step_count=3),
+    "many steps": _of(step_count=9, step_count_operator="gte"),
+    "few steps": _of(step_count=1, step_count_operator="lte"),
+    "a common tool": _of(tools_used=("search",)),
+    "a tool": _of(tools_used=("pay",)),
+    "a rare tool": _of(tools_used=("launch",)),
+    "any of two tools": _of(tools_used=("launch", "pay")),
+    "a tool of an agent": lambda chance, known: (
+        RunFilter(agent_ids=_agent(chance), tools_used=("pay",)),
+        Page(limit=PAGE),
+    ),
+    "longer": lambda chance, known: (RunFilter(duration_ns=chance.randrange(60) * SECOND), Page(limit=PAGE)),
+    "very long": _of(duration_ns=120 * SECOND),
+    "shorter": _of(duration_ns=SECOND // 2, duration_operator="lt"),
+    "percentile of all": lambda chance, known: (RunFilter(duration_percentile=chance.randrange(101)), Page(limit=PAGE)),
+    "percentile of all, longest first": _of(LONGEST, duration_percentile=50),
+    "percentile of all, shortest first": _of(SHORTEST, duration_percentile=90),
+    "percentile of an agent": lambda chance, known: (
+        RunFilter(agent_ids=_agent(chance), duration_percentile=90),
+        Page(limit=PAGE),
+    ),
+    "percentile of a busy agent": _of(agent_ids=BUSY, duration_percentile=95),
+    "percentile of a status": _of(statuses=("completed",), duration_percentile=99),
+    "percentile of a rare status": _of(statuses=("failed",), duration_percentile=50),
+    "percentile in the background": _of(background=True, duration_percentile=90),
+    "percentile of a project": _of(project_id="project-busy", duration_percentile=90),
+    "percentile of a template": _of(base_template_id="template-busy", duration_percentile=90),
+    "percentile of a conversation": _of(
+        conversation_id=run_rows.conversation_id(0, default=True), duration_percentile=90
+    ),
+    "percentile of a tool": _of(tools_used=("search",), duration_percentile=90),
+    "percentile of three days": lambda chance, known: _since(chance, duration_percentile=90),
+    "percentile of many steps": _of(step_count=2, step_count_operator="gte", duration_percentile=90),
+    "two that exclude each other": _of(statuses=("cancelled",), stop_reason="error"),
+    "much at once": lambda chance, known: _since(
+        chance, agent_ids=BUSY, statuses=("completed",), background=True, tools_used=("search",), step_count=2
+    ),
+}
+OVER_HTTP = (
+    {},
+    {"order_by": "duration"},
+    {"statuses": "failed"},
+    {"agent_id": BUSY[0], "background": "true"},
+    {"tools_used": "pay"},
+    {"duration_percentile": 90},
 )
-DAY_MICROSECONDS = 86_400_000_000
 
 
 async def measure(setting: Setting) -> list[Row]:
-    wanted = setting.count(RUNS, QUICK_RUNS)
-    with (
-        database("sqlite") as (url, _),
-        process("bench.model") as model_url,
-        ServerProcess(url, **model_environment(model_url)) as server,
-    ):
-        agents = await _agents_with_one_run(server)
-        server.stop()
-        fill(url.removeprefix("sqlite:///"), wanted)
-        server.start()
-        taken = await _ask(server, agents, setting.count(SAMPLES, QUICK_SAMPLES))
+    count, rounds = setting.count(RUNS, QUICK_RUNS), setting.count(ROUNDS, QUICK_ROUNDS)
+    with database(setting.database) as (url, _):
+        engine = make_engine(url)
+        migrate(engine)
+        run_rows.fill(engine, count)
+        engine.dispose()
+        taken = await asked_of_the_store(url, rounds)
+        with ServerProcess(url, HOLDFAST_DEMO="false") as server:
+            taken |= await _asked_over_http(server, rounds)
     worst = max(taken, key=lambda name: percentile(taken[name], 0.99))
-    return [_row(name, samples, wanted, worst=name == worst) for name, samples in taken.items()]
+    return [_row(name, samples, count, worst=name == worst) for name, samples in taken.items()]
 
 
-def _row(name: str, samples: list[float], runs: int, *, worst: bool) -> Row:
-    note = f"the worst of all filters; {runs:,} runs of {AGENTS} agents" if worst else ""
+def _row(name: str, samples: list[float], count: int, *, worst: bool) -> Row:
+    note = f"median {median_ms(samples):.1f} ms of {len(samples)}"
+    if worst:
+        note += f"; the worst of all; {count:,} runs of {run_rows.AGENTS} agents"
     tail = percentile(samples, 0.99) * 1000
-    return Row(measure=f"list runs {name}, p99", value=tail, unit="ms", bar=LISTING_BAR, note=note)
+    return Row(measure=f"list runs: {name}, p99", value=tail, unit="ms", bar=LISTING_BAR, note=note)
 
 
-async def _agents_with_one_run(server: ServerProcess) -> list[str]:
-    async with new_session() as session:
-        client = HoldfastClient(session, server.url)
-        agents = [await client.make_agent() for _ in range(AGENTS)]
-        for agent_id in agents:
-            await client.send(agent_id)
-    return agents
-
-
-def fill(path: str, wanted: int) -> None:
-    """Copy the real runs with new ids and other ends, spread over a month."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    for pragma in ("synchronous=OFF", "cache_size=-500000", "foreign_keys=OFF"):
-        connection.execute(f"PRAGMA {pragma}")
-    connection.row_factory = sqlite3.Row
-    models = [dict(row) for row in connection.execute("SELECT * FROM runs")]
-    columns = list(models[0])
-    marks = ", ".join(f":{name}" for name in columns)
-    connection.execute("BEGIN")
-    connection.executemany(f"INSERT INTO runs ({', '.join(columns)}) VALUES ({marks})", _copies(models, wanted))
-    connection.execute("COMMIT")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-
-
-def _copies(models: list[dict[str, Any]], wanted: int) -> Iterator[dict[str, Any]]:
-    chance = random.Random(7)
-    weights = [weight for _, _, weight in ENDS]
-    for number in range(wanted - len(models)):
-        model = chance.choice(models)
-        status, stop_reason, _ = chance.choices(ENDS, weights)[0]
-        created_at = model["created_at"] - chance.randrange(30 * DAY_MICROSECONDS)
-        identity = f"run-{chance.getrandbits(128):032x}"
-        ended = {"status": status, "stop_reason": stop_reason, "background": number % 3 == 0}
-        duration = {"total_duration_ns": chance.randrange(10**10)}
-        yield model | ended | duration | {"id": identity, "created_at": created_at}
-
-
-async def _ask(server: ServerProcess, agents: list[str], samples: int) -> dict[str, list[float]]:
-    """All filters in turn, round after round, until each has its samples or has used up its time."""
+async def asked_of_the_store(url: str, rounds: int) -> dict[str, list[float]]:
+    """All cases in turn, round after round, until each has its samples or has used up its time."""
     chance = random.Random(11)
+    store = Database(url)
+    try:
+        history = SqlHistory(store)
+        known = [run.id for run in await history.runs(DEFAULT_ACTOR, RunFilter(background=True), Page(limit=1000))]
+        taken: dict[str, list[float]] = {name: [] for name in CASES}
+        for _ in range(rounds):
+            for name, ask in CASES.items():
+                if sum(taken[name]) < CASE_SECONDS:
+                    taken[name].append(await timed(history.runs(DEFAULT_ACTOR, *ask(chance, known))))
+        return taken
+    finally:
+        store.close()
+
+
+async def _asked_over_http(server: ServerProcess, rounds: int) -> dict[str, list[float]]:
     taken: dict[str, list[float]] = {}
     async with new_session() as session:
         client = HoldfastClient(session, server.url)
-        newest = [run["id"] for run in await client.call("GET", "/v1/runs/?limit=1000")]
-        for _ in range(samples):
-            for name, asked in _filters(chance, agents, newest).items():
-                own = taken.setdefault(name, [])
-                if sum(own) < FILTER_SECONDS:
-                    own.append(await timed(client.call("GET", f"/v1/runs/?{urlencode(asked | {'limit': PAGE})}")))
+        for _ in range(rounds):
+            for asked in OVER_HTTP:
+                path = f"/v1/runs/?{urlencode(asked | {'limit': PAGE})}"
+                taken.setdefault(f"GET {path}", []).append(await timed(client.call("GET", path)))
     return taken
-
-
-def _filters(chance: random.Random, agents: list[str], known: list[str]) -> dict[str, dict[str, Any]]:
-    agent = {"agent_id": chance.choice(agents)}
-    return {
-        "of all": {},
-        "oldest first": {"order": "asc"},
-        "after a cursor": {"after": chance.choice(known)},
-        "of an agent": agent,
-        "by status": {"statuses": "failed"},
-        "by a rare stop reason": {"stop_reason": "max_steps"},
-        "by background": {"background": "true"},
-        "that are active": {"active": "true"},
-        "of an agent by status": agent | {"statuses": "cancelled"},
-        "of an agent by stop reason": agent | {"stop_reason": "max_steps"},
-        "by duration": {"order_by": "duration"},
-    }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from sqlalchemy import Connection, event
 
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
-from holdfast.storage import run_listing
+from holdfast.storage import run_percentile, run_plan
 from holdfast.storage.database import make_engine
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.storage.run_listing import list_runs
@@ -36,6 +38,11 @@ FILTERS: dict[str, tuple[RunFilter, Callable[[Row], bool]]] = {
     "two statuses": (RunFilter(statuses=("created", "running")), lambda r: r.status in ("created", "running")),
     "a stop reason": (RunFilter(stop_reason="max_steps"), lambda r: r.stop_reason == "max_steps"),
     "the usual stop reason": (RunFilter(stop_reason="end_turn"), lambda r: r.stop_reason == "end_turn"),
+    "a stop reason and its status": (
+        RunFilter(stop_reason="max_steps", statuses=("completed", "failed")),
+        lambda r: r.stop_reason == "max_steps",
+    ),
+    "a stop reason and another's status": (RunFilter(stop_reason="error", statuses=("cancelled",)), lambda r: False),
     "background": (RunFilter(background=True), lambda r: r.background),
     "foreground": (RunFilter(background=False), lambda r: not r.background),
     "a conversation": (RunFilter(conversation_id=OWN_LINE), lambda r: r.conversation_id == OWN_LINE),
@@ -77,9 +84,10 @@ FILTERS: dict[str, tuple[RunFilter, Callable[[Row], bool]]] = {
 @pytest.fixture(params=[0, 20, 10**6], ids=["walking", "both ways", "gathering"])
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How a page is found must not show in what is found."""
-    for name in ("FEW", "FEW_TO_COUNT", "MANY_ALONE"):
-        monkeypatch.setattr(run_listing, name, request.param)
-    monkeypatch.setattr(run_listing._plan, "__defaults__", (request.param,))
+    for name in ("FEW", "MANY_ALONE"):
+        monkeypatch.setattr(run_plan, name, request.param)
+    for name in ("FEW_TO_COUNT", "AT_ANY_PRICE"):
+        monkeypatch.setattr(run_percentile, name, request.param)
 
 
 @pytest.fixture
@@ -170,6 +178,57 @@ def test_a_percentile_is_what_postgres_calls_percentile_cont(
     threshold = low + (high - low) * (place - int(place))
     least = {r.id for r in rows if test(r) and r.total_duration_ns is not None and r.total_duration_ns >= threshold}
     assert found == least
+
+
+DRAWN_FROM = 6_400
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some thousands of runs count as very many."""
+    monkeypatch.setattr(run_percentile, "FEW_TO_COUNT", 0)
+    monkeypatch.setattr(run_percentile, "COUNTABLE", 64)
+    monkeypatch.setattr(run_percentile, "ENOUGH_DRAWN", 3)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_percentile_of_very_many_is_that_of_one_run_in_64(database_url: str) -> None:
+    engine = make_engine(database_url)
+    with engine.begin() as connection:
+        rows = fill(connection, DRAWN_FROM)
+        drawn = [row for row in rows if row.id < "run-04" and row.total_duration_ns is not None]
+        assert 30 < len(drawn) < 200
+        for name in set(FILTERS) - {
+            "an agent of others",
+            "a conversation of others",
+            "a stop reason and another's status",
+        }:
+            wanted, test = FILTERS[name]
+            durations = sorted(row.total_duration_ns for row in drawn if test(row))
+            if len(durations) < 3:
+                continue
+            asked = replace(wanted, duration_percentile=75)
+            found = {run.id for run in list_runs(connection, DEFAULT_ACTOR, asked, Page(limit=DRAWN_FROM))}
+            threshold = statistics.quantiles(durations, n=4, method="inclusive")[2]
+            longest = {row.id for row in rows if test(row) and (row.total_duration_ns or 0) >= threshold}
+            assert found == longest, name
+    engine.dispose()
+
+
+def test_where_too_few_were_drawn_all_are_counted(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_percentile, "FEW_TO_COUNT", 0)
+    monkeypatch.setattr(run_percentile, "COUNTABLE", 0)
+    engine = make_engine(database_url)
+    with engine.begin() as connection:
+        durations = sorted(
+            row.total_duration_ns for row in fill(connection, COUNT) if row.total_duration_ns is not None
+        )
+        page = Page(limit=1000, order_by="duration", order="asc")
+        found = list_runs(connection, DEFAULT_ACTOR, RunFilter(duration_percentile=50), page)
+        assert [run.total_duration_ns for run in found] == durations[-len(found) :]
+        assert len(found) >= len(durations) // 2
+        assert durations[-len(found) - 1] < statistics.median(durations)
+    engine.dispose()
 
 
 def test_each_filter_alone_is_found_by_an_index_on_sqlite(tmp_path: Path) -> None:

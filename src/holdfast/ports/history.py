@@ -32,7 +32,8 @@ class RunFilter:
     """Which runs; everything given must hold. `tools_used` are names or ids of tools, any of which was executed.
 
     Step counts and durations are those of runs that rest: a run at work has neither. The percentile keeps the runs
-    that took at least as long as that share of all runs that match everything else (as `percentile_cont` has it).
+    that took at least as long as that share of all runs that match everything else (as `percentile_cont` has it; of
+    very many runs, as one in 64 of them has it).
     """
 
     run_id: str | None = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar, get_type_hints
 
 from sqlalchemy import Table
-from sqlalchemy.engine import RowMapping
+from sqlalchemy.engine import Result, RowMapping
 
 R = TypeVar("R")
 
@@ -44,6 +44,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     return dict(value) if isinstance(value, Mapping) else value
+
+
+def from_rows(cls: type[R], found: Result[Any]) -> Iterator[R]:
+    """Many records whose fields all have columns: which value is which field is worked out once."""
+    places = {name: place for place, name in enumerate(found.keys())}
+    fields = [(name, places[name], is_tuple) for name, is_tuple in _shape(cls) if name in places]
+    for row in found:
+        yield cls(**{name: tuple(row[place]) if is_tuple else row[place] for name, place, is_tuple in fields})
 
 
 def from_row(cls: type[R], row: RowMapping) -> R:

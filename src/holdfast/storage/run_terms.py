@@ -53,7 +53,8 @@ class Term:
     """`rank` orders terms that hold for many runs: the lower, the sooner it leads. `orders` are those that its indexes
     give, and `along` is the key that the term bounds itself, so that it fits any index in this order. `in_org` says
     that its index begins with the organisation. `sample` selects a row for each run that it holds for, from its index
-    alone, to be counted. `alone` finds creation time and id of the runs where nothing else is asked."""
+    alone, to be counted. `alone` finds creation time and id of the runs where nothing else is asked, from an index that
+    may give them in order of time. `among_drawn` is the form for a look at one run in 64, if not `following`."""
 
     leading: Condition
     following: Condition
@@ -63,6 +64,12 @@ class Term:
     sample: Select[Any] | None = None
     along: Order | None = None
     alone: Select[Any] | None = None
+    alone_in_order: bool = False
+    among_drawn: Condition | None = None
+
+    @property
+    def drawn(self) -> Condition:
+        return self.following if self.among_drawn is None else self.among_drawn
 
 
 IN_TIME: frozenset[Order] = frozenset({"created_at"})
@@ -150,13 +157,24 @@ def _terms(term: _Terms, wanted: RunFilter) -> Iterator[Term]:
 
 
 def _tools(actor: Actor, tools: Sequence[str]) -> Term:
-    any_of = run_tools.c.tool.in_(sorted(set(tools)))
+    """Any of them: a run that used two must be found once."""
+    names = sorted(set(tools))
+    any_of = run_tools.c.tool.in_(names)
     sample = select(run_tools.c.run_id).where(run_tools.c.org_id == actor.org_id, any_of)
-    following = exists().where(run_tools.c.run_id == runs.c.id, any_of)
     alone = select(run_tools.c.created_at.label("key"), run_tools.c.run_id.label("id")).where(
         run_tools.c.org_id == actor.org_id, any_of
     )
-    return Term(runs.c.id.in_(sample), following, 3, in_org=False, sample=sample, alone=alone.distinct())
+    drawn = select(run_tools.c.run_id).where(text("run_tools.run_id < 'run-04'"), any_of)
+    return Term(
+        leading=runs.c.id.in_(sample),
+        following=exists().where(run_tools.c.run_id == runs.c.id, any_of),
+        rank=3,
+        in_org=False,
+        sample=sample,
+        alone=alone if len(names) == 1 else alone.distinct(),
+        alone_in_order=len(names) == 1,
+        among_drawn=runs.c.id.in_(drawn),
+    )
 
 
 def _stopped(actor: Actor, stop_reason: str) -> Term:

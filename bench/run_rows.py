@@ -1,0 +1,152 @@
+"""A million runs as rows, written in bulk, for the listing's measure. The same rows on SQLite and on Postgres.
+
+Indexes are dropped before and built after, as a restore does, which is five times as fast as keeping them up to date.
+What the rows are like is meant to be hard rather than even: one agent, one conversation, one project and one tool
+have a large share of all runs, others have next to none, and durations have a long tail.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Engine, Table, insert, text
+
+from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.tables import agents, conversations, run_tools, runs
+
+AGENTS = 200
+BUSY_SHARE = 0.3  # of the first agent, in all runs
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+DAYS = 30
+SPAN_MICROSECONDS = DAYS * 86_400_000_000
+NOW_MICROSECONDS = int(NOW.timestamp()) * 1_000_000
+MEDIAN_NS, SPREAD = 4_000_000_000, 1.2
+ENDS = (
+    ("completed", "end_turn", 9500),
+    ("failed", "error", 250),
+    ("cancelled", "cancelled", 140),
+    ("completed", "requires_approval", 100),
+    ("completed", "max_steps", 10),
+)
+PROJECTS = (("project-busy", 40), ("project-small", 1), (None, 59))
+TEMPLATES = (("template-busy", 25), ("template-small", 1), (None, 74))
+TOOLS = (("search", 0.2), ("pay", 0.01), ("launch", 0.0001))
+BATCH = 20_000
+
+
+def agent_id(number: int) -> str:
+    return f"agent-{UUID(int=number + 1, version=4)}"
+
+
+def conversation_id(number: int, *, default: bool) -> str:
+    return f"conv-{UUID(int=2 * number + default + 1, version=4)}"
+
+
+def fill(engine: Engine, count: int) -> None:
+    """Into an empty, migrated database."""
+    _people(engine)
+    indexes = [index for table in (runs, run_tools) for index in table.indexes]
+    with engine.begin() as connection:
+        for index in indexes:
+            index.drop(connection)
+    chance = random.Random(7)
+    rows = _rows(chance, count)
+    while batch := [row for row, _ in zip(rows, range(BATCH), strict=False)]:
+        _copy(engine, runs, [run for run, _ in batch])
+        _copy(engine, run_tools, [used for _, tools in batch for used in tools])
+    with engine.begin() as connection:
+        for index in indexes:
+            index.create(connection)
+    if engine.dialect.name == "postgresql":  # as autovacuum would do within a minute
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM ANALYZE"))
+
+
+def _people(engine: Engine) -> None:
+    stamp = {"org_id": DEFAULT_ACTOR.org_id, "created_at": NOW, "updated_at": NOW, "document": {}}
+    lines = [(number, default) for number in range(AGENTS) for default in (True, False)]
+    with engine.begin() as connection:
+        ensure_default(connection, NOW)
+        connection.execute(insert(agents), [{"id": agent_id(n), "name": f"a{n}", **stamp} for n in range(AGENTS)])
+        connection.execute(
+            insert(conversations),
+            [
+                {"id": conversation_id(number, default=default), "agent_id": agent_id(number), "is_default": default}
+                | {"next_seq": 1, "version": 1}
+                | stamp
+                for number, default in lines
+            ],
+        )
+
+
+def _rows(chance: random.Random, count: int) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Runs in the order of their creation, each with the tools it used, in the databases' own values."""
+    ends = chance.choices([end[:2] for end in ENDS], [end[2] for end in ENDS], k=count)
+    projects = chance.choices(*zip(*PROJECTS, strict=True), k=count)
+    templates = chance.choices(*zip(*TEMPLATES, strict=True), k=count)
+    for number in range(count):
+        agent = 0 if chance.random() < BUSY_SHARE else chance.randrange(1, AGENTS)
+        default = chance.random() < 0.7
+        created_at = NOW_MICROSECONDS - SPAN_MICROSECONDS + SPAN_MICROSECONDS * number // count
+        duration_ns = int(chance.lognormvariate(0, SPREAD) * MEDIAN_NS)
+        run_id = f"run-{UUID(int=chance.getrandbits(128), version=4)}"
+        status, stop_reason = ends[number]
+        run = {
+            "id": run_id,
+            "org_id": DEFAULT_ACTOR.org_id,
+            "agent_id": agent_id(agent),
+            "conversation_id": conversation_id(agent, default=default),
+            "in_default_conversation": default,
+            "status": status,
+            "stop_reason": stop_reason,
+            "turn_id": run_id,
+            "background": chance.random() < 0.3,
+            "queued": False,
+            "created_at": created_at,
+            "completed_at": created_at + duration_ns // 1000,
+            "lease_epoch": 1,
+            "cancel_rollback": False,
+            "last_event": 4,
+            "base_template_id": templates[number],
+            "project_id": projects[number],
+            "ttft_ns": duration_ns // 3,
+            "total_duration_ns": duration_ns,
+            "num_steps": min(1 + int(chance.expovariate(0.7)), 50),
+            "tools_used": "[]",
+            "metadata": '{"run_type": "send_message"}',
+            "request": '{"messages": [{"role": "user", "content": "What do you see?"}], "max_steps": 50}',
+        }
+        used = [name for name, share in TOOLS if chance.random() < share]
+        shared = {"run_id": run_id, "org_id": DEFAULT_ACTOR.org_id, "created_at": created_at}
+        yield run, [{**shared, "tool": name} for name in used]
+
+
+def _copy(engine: Engine, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    names = list(rows[0])
+    raw = engine.raw_connection()
+    try:
+        if engine.dialect.name == "sqlite":
+            assert isinstance(raw.driver_connection, sqlite3.Connection)
+            raw.driver_connection.execute("PRAGMA synchronous=OFF")
+            raw.driver_connection.execute("BEGIN")
+            marks = ", ".join(f":{name}" for name in names)
+            sql = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
+            raw.driver_connection.executemany(sql, rows)
+        else:
+            with raw.cursor() as cursor, cursor.copy(f"COPY {table.name} ({', '.join(names)}) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(tuple(row.values()))
+        raw.commit()
+    finally:
+        raw.close()
+
+
+def day(chance: random.Random) -> datetime:
+    return NOW - timedelta(days=chance.uniform(0, DAYS))
