@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, get_args
 
 import pytest
 from sqlalchemy import Connection, select
@@ -15,7 +16,8 @@ from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.storage.tables import metadata, runs
-from holdfast.testing.script import Call, Count, Fail, Hang, Say
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.script import Call, Count, FailMidStream, Hang, Say
 
 WAYS: list[dict[str, Any]] = [
     {"run_type": "send_message"},
@@ -98,20 +100,97 @@ async def test_steps_know_their_times_and_every_kind_of_token(database_url: str)
         assert 0 < run.ttft_ns <= run.total_duration_ns
 
 
+async def test_a_run_that_was_taken_over_has_taken_as_long_as_its_caller_waited(database_url: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent()
+        house.model.script(Hang())
+        run = await house.start(conversation)
+        await house.model_called(1)
+        task, _ = house.engine._driving[run.id]
+        task.cancel()
+        await asyncio.wait({task})
+        await clock.advance(60)
+        async with opened(database_url, clock=clock, owner="other", sweep=False) as other:
+            other.model.script(Say("took over"))
+            await other.engine.open(alone=True)
+            await other.records(run.id)
+            after = await other.history.run(DEFAULT_ACTOR, run.id)
+            assert after.total_duration_ns == pytest.approx(60 * 10**9)
+            assert after.ttft_ns == pytest.approx(60 * 10**9)
+
+
+async def test_a_first_token_that_was_seen_before_a_takeover_stays_the_first(database_url: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent("look")
+        house.model.script(Call("look"))
+        house.model.script(Hang())
+        run = await house.start(conversation)
+        await house.model_called(2)
+        task, _ = house.engine._driving[run.id]
+        task.cancel()
+        await asyncio.wait({task})
+        first = (await house.history.run(DEFAULT_ACTOR, run.id)).ttft_ns
+        await clock.advance(60)
+        async with opened(database_url, clock=clock, owner="other", sweep=False) as other:
+            other.model.script(Say("took over"))
+            await other.engine.open(alone=True)
+            await other.records(run.id)
+            assert first is not None
+            assert (await other.history.run(DEFAULT_ACTOR, run.id)).ttft_ns == first
+
+
+@pytest.mark.parametrize("ends", ["answered", "cancelled"])
+async def test_time_in_the_queue_counts(database_url: str, ends: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent()
+        house.model.script(Hang())
+        first = await house.start(conversation)
+        queued = await house.start(conversation, when_busy="queue")
+        await clock.advance(3)
+        house.model.script(Say("at last"))
+        await house.engine.cancel(queued if ends == "cancelled" else first)
+        await house.records(queued.id)
+        assert (await house.history.run(DEFAULT_ACTOR, queued.id)).total_duration_ns == pytest.approx(3 * 10**9)
+
+
+# What fails, and how clients know it: the error's type and the stop reason.
+FAILURES: dict[ModelErrorKind, tuple[str, str]] = {
+    "llm_error": ("llm_error", "llm_api_error"),
+    "llm_bad_request": ("llm_bad_request", "llm_api_error"),
+    "llm_authentication": ("llm_authentication", "llm_api_error"),
+    "llm_insufficient_credits": ("llm_insufficient_credits", "insufficient_credits"),
+    "llm_rate_limit": ("llm_rate_limit", "llm_api_error"),
+    "llm_overloaded": ("llm_error", "llm_api_error"),
+    "llm_timeout": ("llm_timeout", "llm_api_error"),
+    "llm_empty_response": ("llm_empty_response", "invalid_llm_response"),
+}
+
+
+def test_every_kind_of_failure_is_in_the_table() -> None:
+    assert set(FAILURES) == set(get_args(ModelErrorKind)) - {"context_overflow"}
+
+
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way["run_type"]))
-@pytest.mark.parametrize("kind", ["llm_error", "llm_timeout", "llm_rate_limit", "llm_authentication"])
+@pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.parametrize("seen", ["", "half an answer"], ids=["at once", "mid-stream"])
 async def test_a_models_failure_is_in_the_metadata_however_the_run_was_asked_for(
-    database_url: str, kind: ModelErrorKind, way: dict[str, Any]
+    database_url: str, kind: ModelErrorKind, way: dict[str, Any], seen: str
 ) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent()
-        house.model.script(Fail.of(kind))
+        house.model.script(*((Say(seen),) if seen else ()), FailMidStream(kind))
         run = await house.finished(conversation, **way)
-        assert (run.status, run.stop_reason) == ("failed", "llm_api_error")
+        error_type, stop_reason = FAILURES[kind]
+        assert (run.status, run.stop_reason) == ("failed", stop_reason)
         error = run.metadata["error"]
-        assert (error["error_type"], error["run_id"], run.metadata["run_type"]) == (kind, run.id, way["run_type"])
-        shown = [r for r in await house.records(run.id) if r["message_type"] == "error_message"]
+        assert (error["error_type"], error["run_id"], run.metadata["run_type"]) == (error_type, run.id, way["run_type"])
+        records = await house.records(run.id)
+        shown = [r for r in records if r["message_type"] == "error_message"]
         assert [{**record, "seq_id": None} for record in shown] == [error]
+        assert [r["stop_reason"] for r in records if r["message_type"] == "stop_reason"] == [stop_reason]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way["run_type"]))

@@ -11,6 +11,7 @@ from holdfast.core.request import RunRequest
 from holdfast.core.state import CancelAsked
 from holdfast.engine.changes import Drawn, draw_up
 from holdfast.engine.loading import scene_of, state_of
+from holdfast.engine.tenure import began_ns
 from holdfast.engine.wiring import Wiring
 from holdfast.ports.runs import StaleSituation
 
@@ -42,7 +43,7 @@ async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
             request=request,
             now=wiring.clock.now(),
             first_event=run.last_event + 1,
-            duration_ns=run.total_duration_ns or 0,
+            duration_ns=run.total_duration_ns or wiring.clock.monotonic_ns() - began_ns(run, wiring.clock),
             decided_by=by,
         )
         try:

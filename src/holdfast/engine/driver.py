@@ -46,7 +46,7 @@ from holdfast.engine.changes import Drawn, draw_up
 from holdfast.engine.journal import Journal
 from holdfast.engine.model_call import ModelCall
 from holdfast.engine.scene import Scene
-from holdfast.engine.tenure import Tenure
+from holdfast.engine.tenure import Tenure, began_ns
 from holdfast.engine.wiring import Wiring
 from holdfast.ports.runs import ContextCut, StaleMemory
 from holdfast.ports.toolbox import MemoryEdit
@@ -76,14 +76,14 @@ class Driver:
         self._journal = Journal(wiring.store, wiring.feed, tenure, run.last_event)
         self._handle = model_call.handle_of(scene.agent, scene.conversation, request)
         self._work: set[asyncio.Task[Happened]] = set()
-        self._began_ns = wiring.clock.monotonic_ns()
+        self._began_ns = began_ns(run, wiring.clock)
         self._call: ModelCall | None = None
         self._step: Step | None = None
         self._last_step: Step | None = None
         self._tools_began_ns: int | None = None
         self._usage = spent
         self._context_tokens: int | None = None
-        self._ttft_ns: int | None = None
+        self._ttft_ns = run.ttft_ns
         self._edits: dict[str, tuple[MemoryEdit, ...]] = {}  # by call, until its result is written
         self._first = False
         self._cut: tuple[compaction.Shortened, ContextCut] | None = None

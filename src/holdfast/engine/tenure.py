@@ -10,8 +10,17 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
+from holdfast.core.records import Run
 from holdfast.ports.clock import Clock
 from holdfast.ports.runs import Lease
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def began_ns(run: Run, clock: Clock) -> int:
+    """When the run was accepted, on this process's monotonic clock. Whoever drives it, in whatever process, counts from
+    there: a run that was taken over or stood in the queue has taken as long as its caller waited."""
+    return clock.monotonic_ns() - max(0, (clock.now() - run.created_at) // _MICROSECOND) * 1000
 
 
 class Tenure:
