@@ -104,6 +104,8 @@ def test_a_deleted_run_is_gone_and_its_messages_stay(http: httpx.Client) -> None
         (504, "llm_timeout", 504),
         (401, "llm_authentication", 401),
         (429, "llm_rate_limit", 429),
+        (400, "llm_bad_request", 400),
+        (402, "llm_insufficient_credits", 402),
     ],
 )
 @pytest.mark.parametrize("way", ["sync", "stream", "async"])
@@ -121,7 +123,8 @@ def test_a_vendors_failure_is_told_alike_in_every_way_of_asking(
         assert response.status_code == (answered if way == "sync" else 200)
         assert kind in response.text
     run = http.get("/v1/runs", params={"agent_id": agent_id}).json()[0]
-    assert (run["status"], run["stop_reason"]) == ("failed", "llm_api_error")
+    stop_reason = "insufficient_credits" if kind == "llm_insufficient_credits" else "llm_api_error"
+    assert (run["status"], run["stop_reason"]) == ("failed", stop_reason)
     error = run["metadata"]["error"]
     assert (error["error_type"], error["run_id"]) == (kind, run["id"])
     assert error["message"]
