@@ -100,16 +100,21 @@ async def test_steps_know_their_times_and_every_kind_of_token(database_url: str)
         assert 0 < run.ttft_ns <= run.total_duration_ns
 
 
+async def die(house: House, run_id: str) -> None:
+    """As a process leaves a run that dies in the middle of it."""
+    task, _ = house.engine.work.driving[run_id]
+    task.cancel()
+    await asyncio.wait({task})
+
+
 async def test_a_run_that_was_taken_over_has_taken_as_long_as_its_caller_waited(database_url: str) -> None:
     clock = FakeClock()
-    async with opened(database_url, clock=clock) as house:
+    async with opened(database_url, clock=clock, sweep=False) as house:
         conversation = await house.agent()
         house.model.script(Hang())
         run = await house.start(conversation)
         await house.model_called(1)
-        task, _ = house.engine._driving[run.id]
-        task.cancel()
-        await asyncio.wait({task})
+        await die(house, run.id)
         await clock.advance(60)
         async with opened(database_url, clock=clock, owner="other", sweep=False) as other:
             other.model.script(Say("took over"))
@@ -122,15 +127,13 @@ async def test_a_run_that_was_taken_over_has_taken_as_long_as_its_caller_waited(
 
 async def test_a_first_token_that_was_seen_before_a_takeover_stays_the_first(database_url: str) -> None:
     clock = FakeClock()
-    async with opened(database_url, clock=clock) as house:
+    async with opened(database_url, clock=clock, sweep=False) as house:
         conversation = await house.agent("look")
         house.model.script(Call("look"))
         house.model.script(Hang())
         run = await house.start(conversation)
         await house.model_called(2)
-        task, _ = house.engine._driving[run.id]
-        task.cancel()
-        await asyncio.wait({task})
+        await die(house, run.id)
         first = (await house.history.run(DEFAULT_ACTOR, run.id)).ttft_ns
         await clock.advance(60)
         async with opened(database_url, clock=clock, owner="other", sweep=False) as other:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import logging
 import signal
@@ -48,6 +49,7 @@ async def _serve(settings: Settings) -> int:
             access_log=False,
             timeout_graceful_shutdown=5,
         )
+        gc.freeze()  # what is there now stays to the end, so no collection needs to look at it again
         server = Greeting(config, settings)
         await server.serve()
         return 0 if server.started else 1
