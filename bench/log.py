@@ -1,21 +1,29 @@
 """Measure 10: what the log under every stream costs. No bar of the design judges these; they are worth knowing.
 
-A long reply is streamed through Holdfast, which stores it, and straight from the model server. A thousand
-subscribers sit on one run that says nothing. A finished run is resumed from its middle.
+A long reply is streamed through Holdfast, which stores it, and without a log: as bytes straight from the model server,
+and decoded by the same provider code. A thousand subscribers sit on one run that says nothing, and on one that speaks,
+where one of them reads nothing until the run is over. A finished run is resumed from its middle.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import statistics
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
+from typing import Any
 
-from bench.clients import message
+import aiohttp
+
+from bench.clients import JSON, message
 from bench.model import FIRST_WORD
 from bench.results import Row
 from bench.sampling import Setting, interleaved, median_ms, resident_bytes
 from bench.stage import Stage, opened
+from holdfast.providers.calling import Post, Retries, call
+from holdfast.providers.http import Http
+from holdfast.providers.openai_chat_reply import ChatDecoder
 
 TOKENS = 2000
 ROUNDS, QUICK_ROUNDS = 20, 5
@@ -23,20 +31,25 @@ SUBSCRIBERS, QUICK_SUBSCRIBERS = 1000, 200
 WARM_SUBSCRIBERS = 50
 RESUMES = 50
 LONG = [{"step": "Say", "text": " ".join([FIRST_WORD] * TOKENS)}]
+PACED = [{"step": "Slow", "seconds": 0.002}, {"step": "Say", "text": " ".join([FIRST_WORD] * (TOKENS // 2))}]
 HANGING = [{"step": "Say", "text": FIRST_WORD}, {"step": "Hang"}]
 RESUME = b'{"starting_after": %d, "include_pings": false}'
+REPLAY = b'{"starting_after": 0}'
 
 
 async def measure(setting: Setting) -> list[Row]:
     async with opened(setting) as stage:
-        rows = [await _tokens_per_second(stage, setting.count(ROUNDS, QUICK_ROUNDS))]
+        subscribers = setting.count(SUBSCRIBERS, QUICK_SUBSCRIBERS)
+        rows = await _tokens_per_second(stage, setting.count(ROUNDS, QUICK_ROUNDS))
         rows.append(await _first_byte_of_a_resume(stage))
-        rows.append(await _memory_of_subscribers(stage, setting.count(SUBSCRIBERS, QUICK_SUBSCRIBERS)))
+        rows.append(await _memory_of_subscribers(stage, subscribers))
+        rows += await _a_run_before_a_crowd(stage, subscribers)
     return rows
 
 
-async def _tokens_per_second(stage: Stage, rounds: int) -> Row:
-    body = await stage.usual_body()
+async def _tokens_per_second(stage: Stage, rounds: int) -> list[Row]:
+    body = (await stage.usual_body()).replace(b'"stream":false', b'"stream":true')
+    http = Http("bench")
 
     async def through_the_log() -> float:
         agent_id = await stage.holdfast.make_agent()
@@ -47,9 +60,22 @@ async def _tokens_per_second(stage: Stage, rounds: int) -> Row:
         await stage.model.script(LONG)
         return await stage.model.send(body)
 
-    taken = await interleaved(rounds, {"log": through_the_log, "straight": straight})
-    logged, raw = (TOKENS / statistics.median(taken[side]) for side in ("log", "straight"))
-    return Row(measure=f"tokens of a {TOKENS}-token stream", value=logged, unit="/s", floor=raw)
+    async def decoded() -> float:
+        await stage.model.script(LONG)
+        began = time.perf_counter()
+        post = Post(f"{stage.model.url}/v1/chat/completions", {}, body)
+        async with aclosing(call(http, post, lambda: ChatDecoder("bench"), Retries())) as deltas:
+            async for _ in deltas:
+                pass
+        return time.perf_counter() - began
+
+    taken = await interleaved(rounds, {"log": through_the_log, "straight": straight, "decoded": decoded})
+    await http.close()
+    logged, raw, read = (TOKENS / statistics.median(taken[side]) for side in ("log", "straight", "decoded"))
+    return [
+        Row(measure=f"tokens of a {TOKENS}-token stream, over its bytes", value=logged, unit="/s", floor=raw),
+        Row(measure="the same, over decoding it without a log", value=logged, unit="/s", floor=read),
+    ]
 
 
 async def _first_byte_of_a_resume(stage: Stage) -> Row:
@@ -78,6 +104,53 @@ async def _memory_of_subscribers(stage: Stage, subscribers: int) -> Row:
         felt = (time.perf_counter() - began) * 1000
     note = f"{subscribers} of them on one run, which was cancelled under all of them in {felt:.0f} ms"
     return Row(measure="memory of an idle subscriber", value=grown / subscribers / 1024, unit="KiB", note=note)
+
+
+async def _a_run_before_a_crowd(stage: Stage, subscribers: int) -> list[Row]:
+    """The run's own time with everybody watching, over nobody watching; one of them reads nothing until it is over."""
+    alone = await _duration_ms(stage, await _paced_run(stage))
+    run_id = await _paced_run(stage)
+    path = f"/v1/runs/{run_id}/stream"
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(socket_factory=_narrow), read_bufsize=1024) as narrow,
+        narrow.post(stage.holdfast.url + path, data=REPLAY, headers=JSON) as idler,
+    ):
+        readers = [asyncio.create_task(_read(stage, path)) for _ in range(subscribers)]
+        seen = await asyncio.gather(*readers)
+        watched = await _duration_ms(stage, run_id)
+        began = time.perf_counter()
+        late = await idler.read()
+        caught_up = (time.perf_counter() - began) * 1000
+    same = len({*seen, late, await _read(stage, path)})
+    note = f"{subscribers} subscribers and one that read nothing, which then caught up in {caught_up:.0f} ms; "
+    note += "all saw the same bytes" if same == 1 else f"THEY SAW {same} DIFFERENT STREAMS"
+    return [Row(measure="a run before a crowd, over nobody watching", value=watched, unit="ms", floor=alone, note=note)]
+
+
+def _narrow(address: Any) -> socket.socket:
+    """A socket that takes next to nothing in unless somebody reads, so that the server feels it."""
+    made = socket.socket(address[0], address[1], address[2])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    return made
+
+
+async def _paced_run(stage: Stage) -> str:
+    await stage.model.script(PACED)
+    agent_id = await stage.holdfast.make_agent()
+    asked = {"messages": [{"role": "user", "content": "Speak."}], "stream_tokens": True, "background": True}
+    asked |= {"streaming": True}
+    started = await stage.holdfast.call("POST", f"/v1/agents/{agent_id}/messages/async", asked)
+    return str(started["id"])
+
+
+async def _duration_ms(stage: Stage, run_id: str) -> float:
+    await _read(stage, f"/v1/runs/{run_id}/stream")
+    return float((await stage.holdfast.call("GET", f"/v1/runs/{run_id}"))["total_duration_ns"]) / 1e6
+
+
+async def _read(stage: Stage, path: str) -> bytes:
+    async with stage.holdfast.opened(path, REPLAY) as response:
+        return await response.read()
 
 
 async def _subscribe(stage: Stage, stack: AsyncExitStack, run_id: str, subscribers: int) -> None:
