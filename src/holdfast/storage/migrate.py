@@ -14,7 +14,7 @@ from sqlalchemy import Engine, inspect, text
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0002"
+HEAD = "0003"
 
 
 def version_of(engine: Engine) -> str | None:
