@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.settings import VARIABLES, Settings, SettingsError, describe
+from holdfast.settings import VARIABLES, VENDOR_VARIABLES, Settings, SettingsError, describe
 
 
 def read(**env: str) -> Settings:
@@ -23,11 +23,12 @@ def test_an_empty_environment_gives_a_private_server_on_sqlite() -> None:
 
 
 def test_every_field_has_one_row_in_the_table() -> None:
-    assert sorted(variable.field for variable in VARIABLES) == sorted(field.name for field in fields(Settings))
+    rows = [variable.field for variable in VARIABLES]
+    assert sorted([*rows, "vendors"]) == sorted(field.name for field in fields(Settings))
 
 
 def test_no_name_is_used_twice() -> None:
-    names = [name for variable in VARIABLES for name in (variable.name, *variable.aliases)]
+    names = [name for variable in (*VARIABLES, *VENDOR_VARIABLES) for name in (variable.name, *variable.aliases)]
     assert len(names) == len(set(names))
 
 
@@ -111,6 +112,7 @@ def test_older_names_are_understood() -> None:
         ("OPENAI_API_BASE", "localhost:8000", "a URL that starts with http:// or https://"),
         ("OPENAI_BASE_URL", "http://[::1", "a URL that starts with http:// or https://"),
         ("HOLDFAST_REDIS_URL", "localhost", "a URL that starts with redis:// or rediss:// or unix://"),
+        ("HOLDFAST_OPENAI_WIRE", "telegraph", "one of auto, chat, responses"),
         ("HOLDFAST_DATABASE", "mysql://db/x", "postgresql://user:password@host:5432/name or sqlite"),
     ],
 )
@@ -134,12 +136,23 @@ def test_the_repr_shows_no_secret() -> None:
         OPENAI_API_KEY="hunter2",
         ANTHROPIC_API_KEY="hunter2",
         GEMINI_API_KEY="hunter2",
+        GROQ_API_KEY="hunter2",
         HOLDFAST_DATABASE="postgresql://ann:hunter2@db/x",
         HOLDFAST_REDIS_URL="redis://:hunter2/@cache/0?password=hunter2&db=1",
         OPENAI_BASE_URL="https://ann:hunter2@proxy/v1",
     )
     assert "hunter2" not in repr(settings)
     assert "postgresql://ann:***@db/x" in repr(settings)
+
+
+def test_the_values_of_every_vendor_are_read_by_the_names_the_catalog_takes() -> None:
+    settings = read(OPENAI_API_KEY="a", GROQ_API_KEY="b", VLLM_API_BASE="http://gpu:8000")
+    given = {name: value for name, value in settings.provider_values().items() if value}
+    assert given == {
+        "openai_api_key": "a",
+        "groq_api_key": "b",
+        "vllm_base_url": "http://gpu:8000",
+    }
 
 
 def test_the_docs_can_list_every_variable() -> None:

@@ -158,7 +158,7 @@ def _providers(
     settings: Settings, database: Database, sealer: Sealer, clock: Clock, stack: AsyncExitStack
 ) -> tuple[Directory, Providers]:
     """The server's own providers, and beside them those that organisations bring, behind the guard."""
-    own = catalog.build(_provider_values(settings))
+    own = catalog.build(settings.provider_values())
     session = guarded_session(allow_private=settings.allow_private_urls)
     stack.push_async_callback(session.close)
     workshop = GuardedWorkshop(session, [OwnProvider(name, TYPES.get(name, name)) for name, _ in own])
@@ -192,11 +192,6 @@ def _rooms(
         search=SqlMessageSearch(database),
         clock=clock,
     )
-
-
-def _provider_values(settings: Settings) -> dict[str, str | None]:
-    names = ("openai", "anthropic", "gemini")
-    return {f"{name}_{part}": getattr(settings, f"{name}_{part}") for name in names for part in ("api_key", "base_url")}
 
 
 def _lock_sqlite(url: str, stack: AsyncExitStack) -> None:

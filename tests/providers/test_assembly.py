@@ -22,13 +22,15 @@ from holdfast.core.messages import (
     ToolReturnsBody,
     UserBody,
 )
-from holdfast.providers import anthropic_request, openai_chat_request
+from holdfast.providers import anthropic_request, gemini_request, openai_chat_request, responses_request
 from holdfast.providers.assembly import Append, Assembly
 from holdfast.providers.encoding import Wire
+from holdfast.providers.quirks import COMPATIBLE
 from holdfast.providers.turns import Turn
 from holdfast.testing.request_reading import as_messages
 
-WIRES = [openai_chat_request.append, anthropic_request.append]
+CHAT = openai_chat_request.append_for(COMPATIBLE)
+WIRES = [CHAT, responses_request.append, anthropic_request.append, gemini_request.append_for(ids=True)]
 BODIES: list[Body] = [
     UserBody((Text("Go."),)),
     UserBody(()),
@@ -50,7 +52,7 @@ class Counted:
 
     def __call__(self, sent: list[Wire], turn: Turn, limit: int | None) -> None:
         self.turns += 1
-        openai_chat_request.append(sent, turn, limit)
+        CHAT(sent, turn, limit)
 
 
 def conversation(turns: int) -> list[Message]:
@@ -85,7 +87,7 @@ def test_messages_that_were_loaded_again_are_known_again() -> None:
 
 
 def test_an_edited_message_and_another_limit_are_seen() -> None:
-    assembly, messages = Assembly(openai_chat_request.append), conversation(3)
+    assembly, messages = Assembly(CHAT), conversation(3)
     assembly.of(messages, limit=None)
     messages[0] = replace(messages[0], body=UserBody((Text("Stay."),)))
     assert assembly.of(messages, limit=None)[0]["content"] == "Stay."

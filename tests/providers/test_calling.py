@@ -14,6 +14,7 @@ from holdfast.core.model import Delta, ReplyDone
 from holdfast.ports.model import Model
 from holdfast.providers.calling import Retries
 from holdfast.providers.http import Timeouts
+from holdfast.providers.line import line_to
 from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.testing.model_contract import simple_request
 from holdfast.testing.model_server import ModelServer
@@ -35,7 +36,7 @@ async def served(
     async with ModelServer() as server:
         for reply in replies:
             server.script(*reply)
-        model = OpenAIChat("openai", "key", server.openai_url, retries=retries, timeouts=timeouts)
+        model = OpenAIChat(line_to("openai", server.openai_url, retries=retries, timeouts=timeouts))
         yield model, server
         await model.close()
 
@@ -112,7 +113,7 @@ async def test_silence_between_chunks_is_a_timeout() -> None:
 
 
 async def test_a_server_that_never_answers_is_a_timeout() -> None:
-    short = Timeouts(connect_seconds=0.01, first_byte_seconds=0.01)
+    short = Timeouts(connect_seconds=0.3, first_byte_seconds=0.3)  # long enough for a busy machine to see the request
     async with served([Hang()], timeouts=short) as (model, server):
         with pytest.raises(ModelError) as raised:
             await heard(model)
@@ -121,7 +122,7 @@ async def test_a_server_that_never_answers_is_a_timeout() -> None:
 
 
 async def test_a_server_that_is_not_there_is_a_failed_connection() -> None:
-    model = OpenAIChat("openai", "key", "http://127.0.0.1:9/v1", retries=Retries(attempts=1))
+    model = OpenAIChat(line_to("openai", "http://127.0.0.1:9/v1", retries=Retries(attempts=1)))
     with pytest.raises(ModelError, match="connection to the model failed") as raised:
         await heard(model)
     await model.close()
@@ -138,7 +139,7 @@ async def test_connections_are_used_again() -> None:
 
 async def test_a_stale_connection_is_replaced_without_a_counted_retry() -> None:
     async with forgetful_server() as url:
-        model = OpenAIChat("openai", "key", url, retries=Retries(attempts=1))
+        model = OpenAIChat(line_to("openai", url, retries=Retries(attempts=1)))
         assert text_of(await heard(model)) == "Hi"
         assert text_of(await heard(model)) == "Hi"
         await model.close()

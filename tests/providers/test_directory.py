@@ -12,7 +12,7 @@ from holdfast.core.model import Delta, ModelInfo, ModelRequest
 from holdfast.providers.catalog import build
 from holdfast.providers.demo import Demo
 from holdfast.providers.directory import LISTING_SECONDS, RETRY_SECONDS, Directory
-from holdfast.providers.openai_chat import OpenAIChat
+from holdfast.providers.openai import OpenAI
 from holdfast.providers.windows import limits_of
 from holdfast.testing.model_server import ModelServer
 
@@ -120,7 +120,7 @@ def test_the_environment_decides_which_providers_there_are() -> None:
     keys = {"openai_api_key": "k", "anthropic_api_key": "k", "anthropic_base_url": ""}
     [openai, anthropic, demo] = build(keys)
     assert (openai[0], anthropic[0], demo[0]) == ("openai", "anthropic", "demo")
-    assert isinstance(openai[1], OpenAIChat)
+    assert isinstance(openai[1], OpenAI)
     assert isinstance(demo[1], Demo)
 
 

@@ -11,8 +11,12 @@ from holdfast.core.model import ModelRequest
 from holdfast.ports.model import Model
 from holdfast.providers.anthropic import Anthropic
 from holdfast.providers.calling import Retries
+from holdfast.providers.credentials import bearer, header
 from holdfast.providers.demo import Demo
+from holdfast.providers.gemini import Gemini
+from holdfast.providers.line import line_to
 from holdfast.providers.openai_chat import OpenAIChat
+from holdfast.providers.responses import OpenAIResponses
 from holdfast.testing.model_contract import ModelContract, Stage, simple_request
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import (
@@ -106,8 +110,26 @@ class TestOpenAIChat(ModelContract):
     @pytest.fixture
     async def stage(self) -> AsyncIterator[Stage]:
         async with ModelServer() as server:
-            model = OpenAIChat("openai", "key", server.openai_url, retries=ONCE)
+            model = OpenAIChat(line_to("openai", server.openai_url, bearer("key"), retries=ONCE))
             yield ServerStage(model, server, Hide)
+            await model.close()
+
+
+class TestOpenAIResponses(ModelContract):
+    @pytest.fixture
+    async def stage(self) -> AsyncIterator[Stage]:
+        async with ModelServer() as server:
+            model = OpenAIResponses(line_to("openai", server.openai_url, bearer("key"), retries=ONCE))
+            yield ServerStage(model, server)
+            await model.close()
+
+
+class TestGemini(ModelContract):
+    @pytest.fixture
+    async def stage(self) -> AsyncIterator[Stage]:
+        async with ModelServer() as server:
+            model = Gemini(line_to("google_ai", server.gemini_url, header("x-goog-api-key", "key"), retries=ONCE))
+            yield ServerStage(model, server)
             await model.close()
 
 
@@ -115,7 +137,7 @@ class TestAnthropic(ModelContract):
     @pytest.fixture
     async def stage(self) -> AsyncIterator[Stage]:
         async with ModelServer() as server:
-            model = Anthropic("anthropic", "key", server.url, retries=ONCE)
+            model = Anthropic(line_to("anthropic", server.url, header("x-api-key", "key"), retries=ONCE))
             yield ServerStage(model, server)
             await model.close()
 

@@ -14,6 +14,8 @@ import pytest
 from holdfast.core.model import ReplyDone, ToolSpec
 from holdfast.ports.model import Model
 from holdfast.providers.anthropic import Anthropic
+from holdfast.providers.credentials import bearer, header
+from holdfast.providers.line import line_to
 from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.testing.model_contract import simple_request
 from holdfast.testing.model_server import ModelServer
@@ -31,8 +33,8 @@ async def server() -> AsyncIterator[ModelServer]:
 
 def model_on(server: ModelServer, wire: str) -> Model:
     if wire == "openai":
-        return OpenAIChat("openai", "secret", server.openai_url)
-    return Anthropic("anthropic", "secret", server.url)
+        return OpenAIChat(line_to("openai", server.openai_url, bearer("secret")))
+    return Anthropic(line_to("anthropic", server.url, header("x-api-key", "secret")))
 
 
 async def whole(server: ModelServer, path: str, **body: Any) -> Any:

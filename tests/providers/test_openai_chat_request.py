@@ -27,7 +27,8 @@ from holdfast.core.messages import (
 )
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec
 from holdfast.providers.assembly import Assembly
-from holdfast.providers.openai_chat_request import append, request_body
+from holdfast.providers.openai_chat_request import append_for, request_body
+from holdfast.providers.quirks import COMPATIBLE, OPENAI, Quirks
 from holdfast.testing.request_reading import as_messages
 
 ASKED = UserBody((Text("Go."),))
@@ -38,13 +39,13 @@ SEARCH = ToolSpec("search", "Search.", CLOSED)
 
 def sent(*bodies: Body, limit: int | None = None) -> list[dict[str, Any]]:
     request = ModelRequest("gpt-4o-mini", as_messages(bodies), tool_return_char_limit=limit)
-    messages = request_body(request, Assembly(append), is_openai=True)["messages"]
+    messages = request_body(request, Assembly(append_for(OPENAI)), OPENAI)["messages"]
     return list(messages)
 
 
-def knobs(model: str = "gpt-4o-mini", *, is_openai: bool = True, **settings: Any) -> Mapping[str, Any]:
+def knobs(model: str = "gpt-4o-mini", *, quirks: Quirks = OPENAI, **settings: Any) -> Mapping[str, Any]:
     request = ModelRequest(model, as_messages([ASKED]), (SEARCH,), settings=ModelSettings(**settings), key="conv-1")
-    return request_body(request, Assembly(append), is_openai=is_openai)
+    return request_body(request, Assembly(append_for(quirks)), quirks)
 
 
 def wire_call(call_id: str, name: str, arguments: str = "{}") -> dict[str, Any]:
@@ -128,7 +129,7 @@ def test_a_long_tool_return_is_cut_and_says_by_how_much() -> None:
 )
 def test_each_tool_choice_has_its_wire_form(choice: ToolChoice, wire: object) -> None:
     request = ModelRequest("gpt-4o", as_messages([ASKED]), (SEARCH,), tool_choice=choice)
-    assert request_body(request, Assembly(append), is_openai=True)["tool_choice"] == wire
+    assert request_body(request, Assembly(append_for(OPENAI)), OPENAI)["tool_choice"] == wire
 
 
 def test_tools_are_described_and_strict_where_their_schema_allows_it() -> None:
@@ -146,7 +147,7 @@ def test_knobs_are_sent_by_their_wire_names() -> None:
 
 
 def test_a_compatible_server_gets_only_what_it_knows() -> None:
-    body = knobs(is_openai=False, max_output_tokens=99)
+    body = knobs(quirks=COMPATIBLE, max_output_tokens=99)
     assert body["max_tokens"] == 99
     assert not {"max_completion_tokens", "prompt_cache_key"} & set(body)
 

@@ -28,10 +28,13 @@ ASK = ModelRequest(
 
 
 def on_the_wire(kind: str, server: ModelServer) -> Model:
-    return make(kind, kind, api_key="sk-secret", base_url=server.openai_url if kind == "openai" else server.url)
+    if kind == "responses":
+        return make("openai", api_key="sk-secret", base_url=server.openai_url, extras={"wire": "responses"})
+    urls = {"openai": server.openai_url, "anthropic": server.url, "google_ai": server.gemini_url}
+    return make(kind, api_key="sk-secret", base_url=urls[kind])
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize("kind", ["openai", "responses", "anthropic", "google_ai"])
 async def test_the_payload_is_the_very_body_that_is_sent(kind: str) -> None:
     async with ModelServer(always=[Say("Hi")]) as server:
         model = on_the_wire(kind, server)

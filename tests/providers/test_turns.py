@@ -32,7 +32,8 @@ def shape(*bodies: Body) -> list[object]:
 
 
 def done(*call_ids: str) -> ToolReturnsBody:
-    return ToolReturnsBody(tuple(ToolResult(call_id, "success", "ok") for call_id in call_ids))
+    names = {"a": "look", "b": "delete"}
+    return ToolReturnsBody(tuple(ToolResult(call_id, "success", "ok", name=names.get(call_id)) for call_id in call_ids))
 
 
 def test_a_reply_with_allowed_and_gated_calls_is_one_turn() -> None:

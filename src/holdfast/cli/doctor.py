@@ -60,9 +60,7 @@ def _database(settings: Settings) -> bool:
 
 
 async def _models(settings: Settings) -> None:
-    names = ("openai", "anthropic", "gemini")
-    parts = ("api_key", "base_url")
-    values = {f"{name}_{part}": getattr(settings, f"{name}_{part}") for name in names for part in parts}
+    values = settings.provider_values()
     for name, model in catalog.build(values):
         try:
             listed = await model.list_models()

@@ -19,7 +19,11 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """Words. `signature` is the vendor's seal on them, for those that seal words (Gemini)."""
+
     text: str
+    signature: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +38,15 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Reasoning the model showed us. `signature` must go back to the vendor untouched."""
+    """Reasoning the model showed us. `signature` must go back to the vendor untouched.
+
+    `origin` is the wire that signed it: no vendor takes another's seal. `id` is the vendor's own name of it, if any.
+    """
 
     text: str
     signature: str | None = None
+    origin: str | None = None
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,8 @@ class HiddenReasoning:
     """Reasoning we hold but may not read (redacted or encrypted); it goes back to the vendor as it came."""
 
     data: str
+    origin: str | None = None
+    id: str | None = None
 
 
 Part = Text | Image | Reasoning | HiddenReasoning
@@ -52,11 +63,17 @@ Part = Text | Image | Reasoning | HiddenReasoning
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A requested effect, as the model wrote it: `arguments` is its JSON text, not yet trusted."""
+    """A requested effect, as the model wrote it: `arguments` is its JSON text, not yet trusted.
+
+    `place` is how many parts of the reply came before it; None after all of them, as nearly always.
+    """
 
     id: str
     name: str
     arguments: str
+    signature: str | None = None
+    origin: str | None = None
+    place: int | None = None
 
 
 ReturnStatus = Literal["success", "error"]

@@ -123,7 +123,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """More words; a signature, if any, comes with the last piece (then text may be empty)."""
+
     text: str
+    signature: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +136,15 @@ class ReasoningDelta:
 
     text: str
     signature: str | None = None
+    origin: str | None = None
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenReasoningDelta:
     data: str
+    origin: str | None = None
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def model_settings(*layers: Mapping[str, Any] | None, parallel: bool, response_f
         reasoning_budget_tokens=thinking.get("budget_tokens") or thinking.get("thinking_budget"),
         reasoning_enabled=None if kind is None else kind == "enabled",
         verbosity=merged.get("verbosity"),
-        response_format=merged.get("response_format") or response_format,
+        response_format=merged.get("response_format") or merged.get("response_schema") or response_format,
         strict=bool(merged.get("strict")),
         extra_body=merged.get("extra_body") or {},
     )

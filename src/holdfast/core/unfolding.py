@@ -35,7 +35,7 @@ class Unfolding:
         self._base: Wire = {"date": date, "name": None, "sender_id": None, "step_id": step_id, "is_err": None}
         self._tail: Wire = {"seq_id": None, "run_id": run_id}
         self._parts: list[tuple[type[Part], list[str]]] = []
-        self._signatures: dict[int, str | None] = {}
+        self._seals: dict[int, ReasoningDelta | HiddenReasoningDelta] = {}
         self._names: dict[str, str] = {}
         self._otids: dict[int, str] = {}
 
@@ -47,11 +47,13 @@ class Unfolding:
                 return self._record("assistant_message", index, {"content": text}) if text else None
             case ReasoningDelta(text=text, signature=signature):
                 index = self._extend(Reasoning, text)
-                self._signatures[index] = signature or self._signatures.get(index)
+                if signature:
+                    self._seals[index] = delta
                 fields = {"source": "reasoner_model", "reasoning": text, "signature": signature}
                 return self._record("reasoning_message", index, fields) if text or signature else None
             case HiddenReasoningDelta(data=data):
                 self._parts.append((HiddenReasoning, [data]))
+                self._seals[len(self._parts) - 1] = delta
                 fields = {"state": "redacted", "hidden_reasoning": data}
                 return self._record("hidden_reasoning_message", len(self._parts) - 1, fields)
             case CallDelta():
@@ -66,11 +68,13 @@ class Unfolding:
     def _part(self, index: int) -> Part | None:
         kind, pieces = self._parts[index]
         text = "".join(pieces)
-        if kind is Reasoning:
-            return Reasoning(text, self._signatures.get(index))
-        if kind is HiddenReasoning:
-            return HiddenReasoning(text)
-        return Text(text) if text else None
+        match self._seals.get(index):
+            case ReasoningDelta(signature=signature, origin=origin, id=id):
+                return Reasoning(text, signature, origin, id)
+            case HiddenReasoningDelta(origin=origin, id=id):
+                return HiddenReasoning(text, origin, id)
+            case None:
+                return Reasoning(text) if kind is Reasoning else Text(text) if text else None
 
     def _extend(self, kind: type[Part], text: str) -> int:
         """Append to the part in hand, or begin a new one when the kind changes."""

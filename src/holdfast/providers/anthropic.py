@@ -8,75 +8,64 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-import aiohttp
 import orjson
 
 from holdfast.core.model import Delta, ModelInfo, ModelRequest
 from holdfast.providers.anthropic_reply import AnthropicDecoder
 from holdfast.providers.anthropic_request import append, request_body
-from holdfast.providers.anthropic_settings import version_of
 from holdfast.providers.assembly import Assembly
-from holdfast.providers.calling import Post, Retries, call
-from holdfast.providers.http import Http, Timeouts
-from holdfast.providers.windows import limits_of
+from holdfast.providers.calling import Post, call
+from holdfast.providers.credentials import header
+from holdfast.providers.given import Given
+from holdfast.providers.line import Line
+from holdfast.providers.windows import abilities_of, limits_of
 
-DEFAULT_BASE_URL = "https://api.anthropic.com"
-API_VERSION = "2023-06-01"
+VERSION = {"anthropic-version": "2023-06-01"}
 MAX_LISTED = 1000  # the wire's own maximum for one page
 _WINDOW_FIELDS = ("max_input_tokens", "context_window", "context_length", "max_model_len")
 
 
 class Anthropic:
-    """Implements `ports.model.Model`. `name` is the provider's name, the front of its models' handles."""
+    """Implements `ports.model.Model`."""
 
-    def __init__(
-        self,
-        name: str,
-        api_key: str | None,
-        base_url: str = DEFAULT_BASE_URL,
-        *,
-        session: aiohttp.ClientSession | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeouts: Timeouts | None = None,
-        retries: Retries | None = None,
-    ) -> None:
-        self.name = name
-        self._base_url = base_url.rstrip("/").removesuffix("/v1")
-        key = {"x-api-key": api_key} if api_key else {}
-        self._headers = {"anthropic-version": API_VERSION, **key, **(headers or {})}
-        self._http = Http(name, session=session, timeouts=timeouts)
-        self._retries = retries or Retries()
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._base_url = line.base_url.removesuffix("/v1")
         self._assembly = Assembly(append)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        post = Post(f"{self._base_url}/v1/messages", self._headers, orjson.dumps(self.payload(request)))
-        return call(self._http, post, lambda: AnthropicDecoder(self.name), self._retries)
+        line = self._line
+        post = Post(f"{self._base_url}/v1/messages", VERSION, orjson.dumps(self.payload(request)))
+        return call(line.http, post, lambda: AnthropicDecoder(line.name), line.retries)
 
     def payload(self, request: ModelRequest) -> Mapping[str, Any]:
         return request_body(request, self._assembly)
 
     async def list_models(self) -> Sequence[ModelInfo]:
-        url = f"{self._base_url}/v1/models?limit={MAX_LISTED}"
-        listed = await self._http.get_json(url, headers=self._headers)
+        listed = await self._line.http.get_json(f"{self._base_url}/v1/models?limit={MAX_LISTED}", headers=VERSION)
         entries = (listed.get("data") or []) if isinstance(listed, dict) else []
-        return [self._info(entry) for entry in entries if isinstance(entry, dict) and entry.get("id")]
+        return [info_of(self._line, entry) for entry in entries if isinstance(entry, dict) and entry.get("id")]
 
     async def close(self) -> None:
-        await self._http.close()
+        await self._line.http.close()
 
-    def _info(self, entry: Mapping[str, Any]) -> ModelInfo:
-        model = str(entry["id"])
-        limits = limits_of(model)
-        said = next((entry[field] for field in _WINDOW_FIELDS if isinstance(entry.get(field), int)), None)
-        writes = entry.get("max_tokens")
-        abilities = {"images", "parallel_tool_calls"} | ({"reasoning"} if version_of(model) >= (3, 7) else set())
-        return ModelInfo(
-            handle=f"{self.name}/{model}",
-            name=model,
-            provider_name=self.name,
-            provider_type="anthropic",
-            context_window=said or (limits.context_window if limits else None),
-            max_output_tokens=writes or (limits.max_output_tokens if limits else None),
-            endpoint=self._base_url,
-            abilities=frozenset(abilities),
-        )
+
+def info_of(line: Line, entry: Mapping[str, Any]) -> ModelInfo:
+    model = str(entry["id"])
+    limits = limits_of(model)
+    said = next((entry[field] for field in _WINDOW_FIELDS if isinstance(entry.get(field), int)), None)
+    writes = entry.get("max_tokens")
+    return ModelInfo(
+        handle=f"{line.name}/{model}",
+        name=model,
+        provider_name=line.name,
+        provider_type=line.type,
+        context_window=said or (limits.context_window if limits else None),
+        max_output_tokens=writes or (limits.max_output_tokens if limits else None),
+        endpoint=line.base_url,
+        abilities=abilities_of(model),
+    )
+
+
+def connect(given: Given) -> Anthropic:
+    return Anthropic(given.line(header("x-api-key", given.api_key)))

@@ -23,6 +23,7 @@ from holdfast.core.model import (
     TextDelta,
     Usage,
 )
+from holdfast.providers.anthropic_request import ORIGIN
 from holdfast.providers.failures import from_event
 from holdfast.providers.gathering import Gathered, GatheredCall
 from holdfast.providers.sse import Event
@@ -86,7 +87,7 @@ class AnthropicDecoder:
                 arguments = block.get("input")  # always empty in a stream, says the vendor; some proxies fill it
                 return (begun, self._arguments(call, orjson.dumps(arguments).decode())) if arguments else (begun,)
             case "redacted_thinking":
-                return (self._gathered.add(HiddenReasoningDelta(block["data"])),)
+                return (self._gathered.add(HiddenReasoningDelta(block["data"], ORIGIN)),)
             case "thinking" | "text":
                 self._gathered.new_part()
                 if text := block.get("text"):
@@ -102,7 +103,7 @@ class AnthropicDecoder:
             case "thinking_delta":
                 return (self._gathered.add(ReasoningDelta(delta["thinking"])),)
             case "signature_delta":
-                return (self._gathered.add(ReasoningDelta("", delta["signature"])),)
+                return (self._gathered.add(ReasoningDelta("", delta["signature"], ORIGIN)),)
             case "input_json_delta" if delta["partial_json"] and index in self._call_of_block:
                 return (self._arguments(self._call_of_block[index], delta["partial_json"]),)
             case _:

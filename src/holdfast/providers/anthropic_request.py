@@ -12,8 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-import orjson
-
 from holdfast.core.messages import (
     HiddenReasoning,
     Image,
@@ -27,13 +25,14 @@ from holdfast.core.messages import (
 from holdfast.core.model import ModelRequest
 from holdfast.providers.anthropic_settings import settings_of
 from holdfast.providers.assembly import Assembly, split_system
-from holdfast.providers.encoding import Wire, cut
+from holdfast.providers.encoding import Wire, arguments_object, cut
+from holdfast.providers.images import OMITTED, inline
 from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn
 
+ORIGIN = "anthropic"  # whose seals these are; None is from before they were marked, when only this wire had any
 CACHE_MARKER = {"type": "ephemeral"}
 BEGINNING = "[The conversation begins here.]"  # the wire wants a user's turn first, even where there was none
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
-_DATA_URL = re.compile(r"data:([^;,]+);base64,(.+)", re.DOTALL)
 
 
 def request_body(request: ModelRequest, assembly: Assembly) -> Wire:
@@ -100,15 +99,15 @@ def _seen(parts: Iterable[Part]) -> list[Wire]:
 
 
 def _said(parts: Iterable[Part]) -> list[Wire]:
-    """What the model said itself; its thinking goes back as it came or not at all."""
+    """What the model said itself; its thinking goes back as it came or not at all. Another vendor's seal stays here."""
     blocks: list[Wire] = []
     for part in parts:
         match part:
             case Text(text=text) if text.strip():
                 blocks.append({"type": "text", "text": text})
-            case Reasoning(text=text, signature=str(signature)) if signature:
+            case Reasoning(text=text, signature=str(signature), origin="anthropic" | None) if signature:
                 blocks.append({"type": "thinking", "thinking": text, "signature": signature})
-            case HiddenReasoning(data=data) if data:
+            case HiddenReasoning(data=data, origin="anthropic" | None) if data:
                 blocks.append({"type": "redacted_thinking", "data": data})
             case _:
                 pass
@@ -116,13 +115,8 @@ def _said(parts: Iterable[Part]) -> list[Wire]:
 
 
 def _tool_use(call: ToolCall) -> Wire:
-    try:
-        arguments = orjson.loads(call.arguments or "{}")
-    except orjson.JSONDecodeError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        arguments = {"_malformed": call.arguments}
-    return {"type": "tool_use", "id": _wire_id(call.id), "name": call.name, "input": arguments}
+    block = {"type": "tool_use", "id": _wire_id(call.id), "name": call.name}
+    return {**block, "input": arguments_object(call.arguments)}
 
 
 def _tool_result(result: ToolResult, limit: int | None) -> Wire:
@@ -142,14 +136,8 @@ def _wire_id(call_id: str) -> str:
 
 
 def _image(image: Image) -> Wire:
-    if image.data:
-        return _base64_image(image.media_type or "image/png", image.data)
-    if image.url and (inline := _DATA_URL.fullmatch(image.url)):
-        return _base64_image(inline[1], inline[2])
+    if held := inline(image):
+        return {"type": "image", "source": {"type": "base64", "media_type": held.media_type, "data": held.data}}
     if image.url:
         return {"type": "image", "source": {"type": "url", "url": image.url}}
-    return {"type": "text", "text": "[Image omitted]"}
-
-
-def _base64_image(media_type: str, data: str) -> Wire:
-    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+    return {"type": "text", "text": OMITTED}

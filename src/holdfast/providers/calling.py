@@ -16,7 +16,7 @@ from typing import Protocol
 
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Delta, Reply, ReplyDone
-from holdfast.providers.failures import Dropped
+from holdfast.providers.failures import Fleeting
 from holdfast.providers.http import Http
 from holdfast.providers.sse import Event
 
@@ -45,7 +45,7 @@ class Retries:
 
     def wait_seconds(self, error: ModelError, attempt: int) -> float | None:
         """How long to wait before the next attempt; None if there should be none."""
-        worth_it = isinstance(error, Dropped) or error.kind in ("llm_overloaded", "llm_rate_limit")
+        worth_it = isinstance(error, Fleeting) or error.kind in ("llm_overloaded", "llm_rate_limit")
         if not worth_it or attempt >= self.attempts:
             return None
         if error.retry_after_seconds is not None:

@@ -60,6 +60,7 @@ from holdfast.providers.demo_directives import Direction
 from holdfast.providers.demo_plan import plan
 from holdfast.providers.demo_words import WantedCall
 from holdfast.providers.failures import RETRYABLE
+from holdfast.providers.given import Given
 from holdfast.providers.unwired import unwired_payload
 
 MODEL = "rehearsal"
@@ -161,6 +162,10 @@ def usage_of(request: ModelRequest, told: Direction, calls: Sequence[ToolCall]) 
         completion_tokens=_tokens(thought + spoken),
         reasoning_tokens=_tokens(thought),
     )
+
+
+def connect(given: Given) -> Demo:
+    return Demo(given.name)
 
 
 def _tokens(chars: int) -> int:

@@ -22,7 +22,7 @@ LISTING_SECONDS = 60.0
 RETRY_SECONDS = 5.0  # after a provider could not be asked
 
 # Clients in the field write `openai/…` also where a custom base URL made the provider `openai-proxy`.
-ALIASES = {"openai": "openai-proxy"}
+ALIASES = {"openai": "openai-proxy", "gemini": "google_ai", "google": "google_ai"}
 TYPES = {"openai-proxy": "openai"}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from holdfast.core.messages import Image, Text
 
 Wire = dict[str, Any]
@@ -24,6 +26,15 @@ def cut(content: str | tuple[Text | Image, ...], limit: int | None) -> str | tup
             part = Text(text)
         kept.append(part)
     return tuple(kept)
+
+
+def arguments_object(arguments: str) -> Wire:
+    """The arguments of an old call for wires that want an object; what is none is kept in one."""
+    try:
+        said = orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        said = None
+    return said if isinstance(said, dict) else {"_malformed": arguments}
 
 
 def _cut_text(text: str, limit: int) -> str:

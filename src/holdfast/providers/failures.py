@@ -42,6 +42,7 @@ _BY_NAME: dict[str, ModelErrorKind] = {
     "context_length_exceeded": "context_overflow",
     "insufficient_quota": "llm_insufficient_credits",
     "invalid_api_key": "llm_authentication",
+    "invalid_prompt": "llm_bad_request",
     "invalid_request_error": "llm_bad_request",
     "not_found_error": "llm_bad_request",
     "overloaded": "llm_overloaded",
@@ -50,10 +51,14 @@ _BY_NAME: dict[str, ModelErrorKind] = {
     "rate_limit_error": "llm_rate_limit",
     "rate_limit_exceeded": "llm_rate_limit",
     "request_too_large": "context_overflow",
+    "server_is_overloaded": "llm_overloaded",
+    "slow_down": "llm_overloaded",
     "timeout_error": "llm_timeout",
 }
 
 _REFINED: frozenset[ModelErrorKind] = frozenset({"context_overflow", "llm_insufficient_credits"})
+
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|maximum context length|prompt is too long|context (window|limit|size|length)"
@@ -63,11 +68,18 @@ _OVERFLOW = re.compile(
 )
 
 
-class Dropped(ModelError):
-    """The connection failed or broke. Worth another try as long as nothing of the reply was passed on."""
+class Fleeting(ModelError):
+    """A failure that is worth another try as long as nothing of the reply was passed on, whatever its kind."""
+
+    def __init__(self, kind: ModelErrorKind, message: str, *, detail: str | None = None) -> None:
+        super().__init__(kind, message, detail=detail, retryable=True)
+
+
+class Dropped(Fleeting):
+    """The connection failed or broke."""
 
     def __init__(self, message: str, *, detail: str | None = None) -> None:
-        super().__init__("llm_error", message, detail=detail, retryable=True)
+        super().__init__("llm_error", message, detail=detail)
 
 
 def from_response(vendor: str, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
@@ -77,7 +89,10 @@ def from_response(vendor: str, status: int, headers: Mapping[str, str], body: by
     kind = _kind_of_status(status)
     if kind in ("llm_rate_limit", "llm_bad_request"):
         kind = _refined(error, said, otherwise=kind)
-    return _error(vendor, kind, f"HTTP {status}: {said}", retry_after_seconds=retry_after(headers))
+    wait = retry_after(headers)
+    return _error(
+        vendor, kind, f"HTTP {status}: {said}", retry_after_seconds=_told_wait(error) if wait is None else wait
+    )
 
 
 def from_event(vendor: str, error: Any) -> ModelError:
@@ -133,7 +148,18 @@ def _refined(error: Mapping[str, Any], said: str, *, otherwise: ModelErrorKind) 
         return "context_overflow"
     if otherwise == "llm_bad_request" and "credit balance" in said:  # Anthropic's empty account is a 400
         return "llm_insufficient_credits"
+    if otherwise == "llm_bad_request" and "API key not valid" in said:  # and so is Google's wrong key
+        return "llm_authentication"
     return otherwise
+
+
+def _told_wait(error: Mapping[str, Any]) -> float | None:
+    """Google tells the wait inside the error: `details: [{"retryDelay": "34s"}]`."""
+    details = error.get("details")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, Mapping) and (found := _DELAY.fullmatch(str(detail.get("retryDelay")))):
+            return float(found[1])
+    return None
 
 
 def _error_object(body: bytes) -> Mapping[str, Any]:

@@ -16,25 +16,33 @@ D = TypeVar("D", TextDelta, ReasoningDelta, HiddenReasoningDelta, CallDelta)
 
 
 class GatheredCall:
-    """A call in the making."""
+    """A call in the making. `stretches_before` says where in the reply it began."""
 
-    __slots__ = ("arguments", "id", "name")
+    __slots__ = ("arguments", "id", "name", "origin", "signature", "stretches_before")
 
-    def __init__(self, id: str, name: str) -> None:
+    def __init__(self, id: str, name: str, signature: str | None = None, origin: str | None = None) -> None:
         self.id = id
         self.name = name
+        self.signature = signature
+        self.origin = origin
         self.arguments: list[str] = []
+        self.stretches_before = 0
 
 
 class _Stretch:
     """Deltas of one kind in a row, which make one part."""
 
-    __slots__ = ("kind", "signature", "texts")
+    __slots__ = ("id", "kind", "origin", "signature", "texts")
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
         self.texts: list[str] = []
         self.signature: str | None = None
+        self.origin: str | None = None
+        self.id: str | None = None
+
+    def seal(self, signature: str | None, origin: str | None, id: str | None = None) -> None:
+        self.signature, self.origin, self.id = signature, origin, id
 
 
 class Gathered:
@@ -47,6 +55,7 @@ class Gathered:
     def begin(self, call: GatheredCall) -> CallDelta:
         """The first piece of a call."""
         self.calls[call.id] = call
+        call.stretches_before = len(self._stretches)
         return CallDelta(call.id, call.name)
 
     def add(self, delta: D) -> D:
@@ -54,15 +63,26 @@ class Gathered:
         match delta:
             case CallDelta(call_id=call_id, arguments=arguments):
                 self.calls[call_id].arguments.append(arguments)
-            case HiddenReasoningDelta(data=data):
-                self._open(HiddenReasoningDelta).texts.append(data)
+            case HiddenReasoningDelta(data=data, origin=origin, id=id):
+                stretch = self._open(HiddenReasoningDelta)
+                stretch.texts.append(data)
+                stretch.seal(None, origin, id)
             case ReasoningDelta(text=text, signature=signature):
                 stretch = self._current(ReasoningDelta)
                 stretch.texts.append(text)
-                stretch.signature = signature or stretch.signature
-            case TextDelta(text=text):
-                self._current(TextDelta).texts.append(text)
+                if signature:
+                    stretch.seal(signature, delta.origin, delta.id)
+            case TextDelta(text=text, signature=signature):
+                stretch = self._current(TextDelta)
+                stretch.texts.append(text)
+                if signature:
+                    stretch.seal(signature, delta.origin)
         return delta
+
+    @property
+    def speaking(self) -> bool:
+        """Whether the last piece was of text."""
+        return bool(self._stretches) and self._stretches[-1].kind is TextDelta
 
     def new_part(self) -> None:
         """The vendor began a new block: what comes next is a part of its own, even of the same kind."""
@@ -78,7 +98,19 @@ class Gathered:
         return tuple(part for stretch in self._stretches if (part := _part(stretch)) is not None)
 
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        return tuple(ToolCall(call.id, call.name, "".join(call.arguments)) for call in self.calls.values())
+        return tuple(self._tool_call(call) for call in self.calls.values())
+
+    def _tool_call(self, call: GatheredCall) -> ToolCall:
+        place = sum(_part(stretch) is not None for stretch in self._stretches[: call.stretches_before])
+        comes_last = all(_part(stretch) is None for stretch in self._stretches[call.stretches_before :])
+        return ToolCall(
+            call.id,
+            call.name,
+            "".join(call.arguments),
+            call.signature,
+            call.origin,
+            None if comes_last else place,
+        )
 
     def _current(self, kind: type) -> _Stretch:
         if self._stretches and self._stretches[-1].kind is kind:
@@ -94,9 +126,9 @@ class Gathered:
 def _part(stretch: _Stretch) -> Part | None:
     text = "".join(stretch.texts)
     if stretch.kind is TextDelta and text:
-        return Text(text)
+        return Text(text, stretch.signature, stretch.origin)
     if stretch.kind is ReasoningDelta and (text or stretch.signature):
-        return Reasoning(text, stretch.signature)
+        return Reasoning(text, stretch.signature, stretch.origin, stretch.id)
     if stretch.kind is HiddenReasoningDelta:
-        return HiddenReasoning(text)
+        return HiddenReasoning(text, stretch.origin, stretch.id)
     return None

@@ -1,9 +1,9 @@
 """One thin layer on aiohttp under every wire: post a body and read events, or get a JSON document.
 
-A phase has its own time-out: connecting, the first byte, and between chunks. A kept-alive connection that the
-server closed while it was idle fails before any byte of a response; such a request is sent once more at once
-(servers close after a few idle seconds, and a busy loop sees it too late). Every other retry is in `calling`,
-where it is counted.
+A phase has its own time-out: connecting, the first byte, between chunks, and the whole answer. A kept-alive
+connection that the server closed while it was idle fails before any byte of a response; such a request is sent once
+more at once (servers close after a few idle seconds, and a busy loop sees it too late). Every other retry is in
+`calling`, where it is counted.
 
 `Http.post` is a context manager, and leaving it closes the connection unless the answer was read to its end. So
 a cancelled reader stops the vendor's work within milliseconds.
@@ -12,16 +12,17 @@ a cancelled reader stops the vendor's work within milliseconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import orjson
 
 from holdfast.core.errors import ModelError
 from holdfast.ports.outbound import AddressRefused
+from holdfast.providers.credentials import Credentials, FixedHeaders
 from holdfast.providers.discretion import discreet
 from holdfast.providers.failures import Dropped, from_response
 from holdfast.providers.sse import Event, EventSplitter
@@ -38,16 +39,27 @@ class Timeouts:
     connect_seconds: float = 10.0
     first_byte_seconds: float = 300.0
     between_chunks_seconds: float = 120.0
+    whole_seconds: float = 3600.0
     listing_seconds: float = 10.0
+
+
+class Splitter(Protocol):
+    """Whole events out of raw chunks; `sse.EventSplitter` for all vendors but one."""
+
+    def feed(self, chunk: bytes) -> list[Event]: ...
+
+    def close(self) -> list[Event]: ...
 
 
 class Answer:
     """A response being streamed: iterate over batches of events, one batch per chunk that arrived."""
 
-    def __init__(self, vendor: str, response: aiohttp.ClientResponse, timeouts: Timeouts) -> None:
+    def __init__(self, vendor: str, response: aiohttp.ClientResponse, splitter: Splitter, timeouts: Timeouts) -> None:
         self._vendor = vendor
         self._response = response
-        self._splitter = EventSplitter()
+        self._splitter = splitter
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + timeouts.whole_seconds
         self._wait_seconds = timeouts.first_byte_seconds
         self._later_seconds = timeouts.between_chunks_seconds
         self._ended = False
@@ -58,10 +70,13 @@ class Answer:
     async def __anext__(self) -> list[Event]:
         if self._ended:
             raise StopAsyncIteration
+        silence_ends = self._loop.time() + self._wait_seconds
         try:
-            async with asyncio.timeout(self._wait_seconds):
+            async with asyncio.timeout_at(min(silence_ends, self._deadline)):
                 chunk = await self._response.content.readany()
         except TimeoutError as late:
+            if self._deadline <= silence_ends:
+                raise _timed_out(self._vendor, "the answer did not come to its end") from late
             raise _timed_out(self._vendor, f"nothing for {self._wait_seconds:g} s") from late
         except (aiohttp.ClientError, OSError) as broken:
             raise _dropped(self._vendor, broken) from broken
@@ -85,9 +100,17 @@ class Http:
     """Calls to one vendor, over a session of its own or one that is shared (and then closed by its owner)."""
 
     def __init__(
-        self, vendor: str, *, session: aiohttp.ClientSession | None = None, timeouts: Timeouts | None = None
+        self,
+        vendor: str,
+        credentials: Credentials | None = None,
+        *,
+        session: aiohttp.ClientSession | None = None,
+        timeouts: Timeouts | None = None,
+        new_splitter: Callable[[], Splitter] = EventSplitter,
     ) -> None:
         self._vendor = vendor
+        self._credentials = credentials or FixedHeaders({})
+        self._new_splitter = new_splitter
         self._shared = session
         self._own: aiohttp.ClientSession | None = None
         self.timeouts = timeouts or Timeouts()
@@ -95,23 +118,33 @@ class Http:
     @asynccontextmanager
     async def post(self, url: str, *, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Answer]:
         """Open a stream. Raises `ModelError` for anything but a success."""
-        with discreet(headers):
-            response = await self._open(url, headers, body)
+        sent = {**headers, **await self._credentials.headers("POST", url, body)}
+        with discreet(sent):
+            response = await self._open(url, sent, body)
             try:
                 if response.status != 200:
                     raise await self._failure(response)
-                yield Answer(self._vendor, response, self.timeouts)
+                yield Answer(self._vendor, response, self._new_splitter(), self.timeouts)
             finally:
                 response.close()
 
-    async def get_json(self, url: str, *, headers: Mapping[str, str]) -> Any:
-        with discreet(headers):
-            return await self._get_json(url, headers)
+    async def get_json(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
+        return await self._asked("GET", url, headers or {}, b"")
 
-    async def _get_json(self, url: str, headers: Mapping[str, str]) -> Any:
+    async def post_json(self, url: str, body: bytes) -> Any:
+        """A small question with a small answer, as listings need."""
+        return await self._asked("POST", url, {"content-type": "application/json"}, body)
+
+    async def _asked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Any:
+        sent = {**headers, **await self._credentials.headers(method, url, body)}
+        with discreet(sent):
+            return await self._json(method, url, sent, body)
+
+    async def _json(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         limit = aiohttp.ClientTimeout(total=self.timeouts.listing_seconds)
         try:
-            async with self._session().get(url, headers=headers, timeout=limit) as response:
+            request = self._session().request(method, url, data=body or None, headers=headers, timeout=limit)
+            async with request as response:
                 if response.status != 200:
                     raise await self._failure(response)
                 return orjson.loads(await response.read())

@@ -1,8 +1,9 @@
 """A Chat Completions stream, chunk by chunk, into deltas and a whole reply.
 
 Compatible servers bend the wire in known ways, all met here: reasoning under `reasoning_content` or `reasoning`,
-calls without ids or with every index 0, arguments as an object, usage in the last chunk or in every chunk, a
-finish reason but no `[DONE]`, an `error` object instead of a chunk.
+or as OpenRouter's `reasoning_details` with seals, content as a list of chunks (Mistral), calls without ids or with
+every index 0, arguments as an object, usage in the last chunk or in every chunk, a finish reason but no `[DONE]`, an
+`error` object instead of a chunk.
 """
 
 from __future__ import annotations
@@ -14,9 +15,19 @@ from typing import Any
 import orjson
 
 from holdfast.core.errors import ModelError
-from holdfast.core.model import CallDelta, Delta, FinishReason, ReasoningDelta, Reply, TextDelta, Usage
+from holdfast.core.model import (
+    CallDelta,
+    Delta,
+    FinishReason,
+    HiddenReasoningDelta,
+    ReasoningDelta,
+    Reply,
+    TextDelta,
+    Usage,
+)
 from holdfast.providers.failures import from_event
 from holdfast.providers.gathering import Gathered, GatheredCall
+from holdfast.providers.openai_chat_request import DETAILS
 from holdfast.providers.sse import Event
 
 _FINISH: dict[str, FinishReason] = {
@@ -71,15 +82,43 @@ class ChatDecoder:
     def _choice(self, choice: dict[str, Any]) -> Sequence[Delta]:
         delta = choice.get("delta") or {}
         out: list[Delta] = []
-        if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+        if details := delta.get("reasoning_details"):
+            out.extend(self._details(details))
+        elif thought := delta.get("reasoning_content") or delta.get("reasoning"):
             out.append(self._gathered.add(ReasoningDelta(str(thought))))
         if text := delta.get("content") or delta.get("refusal"):
-            out.append(self._gathered.add(TextDelta(str(text))))
+            out.extend(self._content(text))
         for position, call in enumerate(delta.get("tool_calls") or ()):
             out.extend(self._call(position, call))
         if reason := choice.get("finish_reason"):
             self._finish = _FINISH.get(reason, "stop")
             out.extend(self._gathered.close_calls())
+        return out
+
+    def _content(self, said: Any) -> Sequence[Delta]:
+        if isinstance(said, str):
+            return (self._gathered.add(TextDelta(said)),)
+        out: list[Delta] = []
+        for piece in said:
+            if piece.get("type") == "thinking":
+                thought = "".join(inner.get("text") or "" for inner in piece.get("thinking") or ())
+                out.append(self._gathered.add(ReasoningDelta(thought)))
+            elif text := piece.get("text"):
+                out.append(self._gathered.add(TextDelta(text)))
+        return out
+
+    def _details(self, details: Sequence[dict[str, Any]]) -> Sequence[Delta]:
+        """Words are shown as they come; the seal is everything else, kept to be sent back."""
+        out: list[Delta] = []
+        for detail in details:
+            kind, rest = detail.get("type"), dict(detail)
+            if kind == "reasoning.encrypted":
+                hidden = HiddenReasoningDelta(orjson.dumps(detail).decode(), DETAILS, detail.get("id"))
+                out.append(self._gathered.add(hidden))
+                continue
+            text = str(rest.pop("text", None) or rest.pop("summary", None) or "")
+            seal = orjson.dumps(rest).decode() if detail.get("signature") else None
+            out.append(self._gathered.add(ReasoningDelta(text, seal, DETAILS, detail.get("id"))))
         return out
 
     def _call(self, position: int, piece: dict[str, Any]) -> Sequence[Delta]:

@@ -13,6 +13,7 @@ then something new. The differences, all settled here so that each wire has only
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from holdfast.core.messages import (
@@ -46,7 +47,7 @@ class AssistantTurn(NamedTuple):
 
 
 class ResultsTurn(NamedTuple):
-    """What came of the calls of the reply before, each call having exactly one result."""
+    """What came of the calls of the reply before, each call having exactly one result, which bears its tool's name."""
 
     results: tuple[ToolResult, ...]
 
@@ -88,6 +89,17 @@ def begins_a_turn(messages: Sequence[Message], index: int) -> bool:
             return False
 
 
+def in_order(turn: AssistantTurn) -> list[Part | ToolCall]:
+    """Parts and calls as the model gave them, for wires that keep them in one line."""
+    line: list[Part | ToolCall] = []
+    left = list(turn.calls)
+    for index, part in enumerate(turn.parts):
+        while left and left[0].place is not None and left[0].place <= index:
+            line.append(left.pop(0))
+        line.append(part)
+    return [*line, *left]
+
+
 class _Gathering:
     """The turns so far, and the reply whose results are still being collected."""
 
@@ -96,26 +108,26 @@ class _Gathering:
         self.settling = False
         self._parts: tuple[Part, ...] = ()
         self._calls: tuple[ToolCall, ...] = ()
-        self._waiting: dict[str, None] = {}
+        self._waiting: dict[str, str] = {}  # names of tools by the ids of their calls
         self._results: list[ToolResult] = []
 
     def reply(self, parts: tuple[Part, ...], calls: tuple[ToolCall, ...]) -> None:
         self._parts += parts
         self._calls += calls
         for call in calls:
-            self._waiting[call.id] = None
+            self._waiting[call.id] = call.name
 
     def settle(self, results: Iterable[ToolResult]) -> None:
         self.settling = True
         for result in results:
             if result.call_id in self._waiting:
-                del self._waiting[result.call_id]
-                self._results.append(result)
+                name = self._waiting.pop(result.call_id)
+                self._results.append(result if result.name == name else replace(result, name=name))
 
     def close(self) -> None:
         if self._parts or self._calls:
             self.turns.append(AssistantTurn(self._parts, self._calls))
-        missing = [ToolResult(call_id, "error", NO_RESULT) for call_id in self._waiting]
+        missing = [ToolResult(call_id, "error", NO_RESULT, name=name) for call_id, name in self._waiting.items()]
         if results := (*self._results, *missing):
             self.turns.append(ResultsTurn(results))
         self.settling = False

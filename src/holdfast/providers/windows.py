@@ -1,74 +1,123 @@
-"""What is known about well-known models: how much they read and how much they write.
+"""What is known about well-known models: how much they read and write, and what they can do.
 
 Vendors rarely say it in their listings, so this is data, looked up by the longest prefix of the model's own name
-(a proxy's `vendor/` in front is ignored). A model that is not here has an unknown window: None, never a guess.
-Numbers are the vendors' own, from platform.openai.com/docs/models and platform.claude.com/docs, autumn 2026.
+(a vendor's name in front, by a slash or as Bedrock writes it, is ignored). A model that is not here has an unknown
+window: None, never a guess; what the vendor itself says wins. Numbers are the vendors' own, from their model pages,
+autumn 2026.
 """
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
 class Limits(NamedTuple):
-    """Tokens a model reads at most and writes at most."""
+    """Tokens a model reads at most and writes at most, and its abilities as `ModelInfo` names them."""
 
     context_window: int
     max_output_tokens: int
+    abilities: frozenset[str] = frozenset({"parallel_tool_calls"})
 
+
+_TEXT = frozenset({"parallel_tool_calls"})
+_THINKS = _TEXT | {"reasoning"}
+_SEES = _TEXT | {"images"}
+_BOTH = _SEES | {"reasoning"}
+_NO_CHOICE = frozenset({"images", "reasoning"})  # one call at a time
 
 _LIMITS: dict[str, Limits] = {
-    "gpt-3.5-turbo": Limits(16_385, 4_096),
-    "gpt-4": Limits(8_192, 8_192),
-    "gpt-4-turbo": Limits(128_000, 4_096),
-    "gpt-4o": Limits(128_000, 16_384),
-    "gpt-4o-mini": Limits(128_000, 16_384),
-    "gpt-4.1": Limits(1_047_576, 32_768),
-    "gpt-4.1-mini": Limits(1_047_576, 32_768),
-    "gpt-4.1-nano": Limits(1_047_576, 32_768),
-    "gpt-5": Limits(400_000, 128_000),
-    "gpt-5-mini": Limits(400_000, 128_000),
-    "gpt-5-nano": Limits(400_000, 128_000),
-    "gpt-5-chat": Limits(128_000, 16_384),
-    "gpt-5.1": Limits(400_000, 128_000),
-    "gpt-5.1-chat": Limits(128_000, 16_384),
-    "gpt-5.2": Limits(400_000, 128_000),
-    "gpt-5.2-chat": Limits(128_000, 16_384),
-    "o1": Limits(200_000, 100_000),
-    "o3": Limits(200_000, 100_000),
-    "o4-mini": Limits(200_000, 100_000),
-    "claude-3-haiku": Limits(200_000, 4_096),
-    "claude-3-opus": Limits(200_000, 4_096),
-    "claude-3-5": Limits(200_000, 8_192),
-    "claude-3-7": Limits(200_000, 64_000),
-    "claude-opus-4": Limits(200_000, 32_000),
-    "claude-opus-4-5": Limits(200_000, 64_000),
-    "claude-opus-4-6": Limits(1_000_000, 128_000),
-    "claude-opus-4-7": Limits(1_000_000, 128_000),
-    "claude-opus-4-8": Limits(1_000_000, 128_000),
-    "claude-opus-5": Limits(1_000_000, 128_000),
-    "claude-sonnet-4": Limits(200_000, 64_000),
-    "claude-sonnet-4-5": Limits(200_000, 64_000),
-    "claude-sonnet-4-6": Limits(1_000_000, 128_000),
-    "claude-sonnet-5": Limits(1_000_000, 128_000),
-    "claude-haiku-4-5": Limits(200_000, 64_000),
+    "gpt-3.5-turbo": Limits(16_385, 4_096, _TEXT),
+    "gpt-4": Limits(8_192, 8_192, _TEXT),
+    "gpt-4-turbo": Limits(128_000, 4_096, _SEES),
+    "gpt-4o": Limits(128_000, 16_384, _SEES),
+    "gpt-4.1": Limits(1_047_576, 32_768, _SEES),
+    "gpt-5": Limits(400_000, 128_000, _BOTH),
+    "gpt-5-chat": Limits(128_000, 16_384, _SEES),
+    "gpt-5.1": Limits(400_000, 128_000, _BOTH),
+    "gpt-5.1-chat": Limits(128_000, 16_384, _SEES),
+    "gpt-5.2": Limits(400_000, 128_000, _BOTH),
+    "gpt-5.2-chat": Limits(128_000, 16_384, _SEES),
+    "gpt-oss": Limits(131_072, 131_072, _THINKS),
+    "o1": Limits(200_000, 100_000, _NO_CHOICE),
+    "o3": Limits(200_000, 100_000, _NO_CHOICE),
+    "o3-mini": Limits(200_000, 100_000, frozenset({"reasoning"})),
+    "o4-mini": Limits(200_000, 100_000, _NO_CHOICE),
+    "claude-3-haiku": Limits(200_000, 4_096, _SEES),
+    "claude-3-opus": Limits(200_000, 4_096, _SEES),
+    "claude-3-5": Limits(200_000, 8_192, _SEES),
+    "claude-3-7": Limits(200_000, 64_000, _BOTH),
+    "claude-opus-4": Limits(200_000, 32_000, _BOTH),
+    "claude-opus-4-5": Limits(200_000, 64_000, _BOTH),
+    "claude-opus-4-6": Limits(1_000_000, 128_000, _BOTH),
+    "claude-opus-4-7": Limits(1_000_000, 128_000, _BOTH),
+    "claude-opus-4-8": Limits(1_000_000, 128_000, _BOTH),
+    "claude-opus-5": Limits(1_000_000, 128_000, _BOTH),
+    "claude-sonnet-4": Limits(200_000, 64_000, _BOTH),
+    "claude-sonnet-4-6": Limits(1_000_000, 128_000, _BOTH),
+    "claude-sonnet-5": Limits(1_000_000, 128_000, _BOTH),
+    "claude-haiku-4-5": Limits(200_000, 64_000, _BOTH),
+    "gemini-2.0-flash": Limits(1_048_576, 8_192, _SEES),
+    "gemini-2.5": Limits(1_048_576, 65_536, _BOTH),
+    "gemini-3": Limits(1_048_576, 65_536, _BOTH),
+    "gemini-3.1": Limits(1_048_576, 65_536, _BOTH),
+    "deepseek-chat": Limits(128_000, 8_192, _TEXT),
+    "deepseek-reasoner": Limits(128_000, 65_536, _THINKS),
+    "grok-3": Limits(131_072, 131_072, _TEXT),
+    "grok-3-mini": Limits(131_072, 131_072, _THINKS),
+    "grok-4": Limits(256_000, 256_000, _BOTH),
+    "grok-4-fast": Limits(2_000_000, 2_000_000, _BOTH),
+    "mistral-large": Limits(128_000, 128_000, _TEXT),
+    "mistral-medium": Limits(128_000, 128_000, _SEES),
+    "kimi-k2": Limits(262_144, 262_144, _TEXT),
+    "kimi-k2-thinking": Limits(262_144, 262_144, _THINKS),
+    "glm-4.6": Limits(200_000, 128_000, _THINKS),
 }
 
 _EMBEDDING_DIMENSIONS: dict[str, int] = {
     "text-embedding-3-small": 1536,
     "text-embedding-3-large": 3072,
     "text-embedding-ada-002": 1536,
+    "gemini-embedding-001": 3072,
+    "text-embedding-004": 768,
+    "mistral-embed": 1024,
+    "nomic-embed-text": 768,
+    "mxbai-embed-large": 1024,
+    "all-minilm": 384,
 }
+
+# `us.anthropic.claude-sonnet-4-5-20250929-v1:0` on Bedrock is claude-sonnet-4-5.
+_BEDROCK_FRONT = re.compile(r"^(?:[a-z-]+\.)?(?:anthropic|meta|amazon|mistral|deepseek|openai)\.")
+_UNKNOWN_ABILITIES = frozenset({"images", "parallel_tool_calls"})
 
 
 def limits_of(model: str) -> Limits | None:
     """The limits of the longest known prefix. A prefix ends at a dash or at the end: `gpt-4` is not `gpt-4.5`."""
-    name = model.rpartition("/")[2].lower()
+    name = _own_name(model)
     for length in range(len(name), 0, -1):
         if name[length : length + 1] in ("", "-", ":", "@") and (known := _LIMITS.get(name[:length])):
             return known
     return None
 
 
+def abilities_of(model: str) -> frozenset[str]:
+    """What a model can do. One that nobody told us about is not kept from trying."""
+    known = limits_of(model)
+    return known.abilities if known else _UNKNOWN_ABILITIES
+
+
+def is_embedding(model: str) -> bool:
+    name = _own_name(model)
+    return "embed" in name or _without_tag(name) in _EMBEDDING_DIMENSIONS
+
+
 def embedding_dimensions_of(model: str) -> int | None:
-    return _EMBEDDING_DIMENSIONS.get(model.rpartition("/")[2])
+    return _EMBEDDING_DIMENSIONS.get(_without_tag(_own_name(model)))
+
+
+def _own_name(model: str) -> str:
+    return _BEDROCK_FRONT.sub("", model.rpartition("/")[2].lower())
+
+
+def _without_tag(name: str) -> str:
+    return name.partition(":")[0]

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, Self
 from holdfast.settings.reading import SettingsError
 from holdfast.settings.table import VARIABLES
 from holdfast.settings.together import LETTA_PG_PARTS, default_data_dir, letta_database, letta_password
+from holdfast.settings.vendors import VENDOR_VARIABLES
 
-__all__ = ["VARIABLES", "Description", "Settings", "SettingsError", "describe"]
+__all__ = ["VARIABLES", "VENDOR_VARIABLES", "Description", "Settings", "SettingsError", "describe"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -38,6 +39,7 @@ class Settings:
     anthropic_base_url: str | None
     gemini_api_key: str | None
     gemini_base_url: str | None
+    vendors: Mapping[str, str]  # of all other vendors, by the names in settings/vendors.py
     lease_seconds: float
     most_runs: int
     most_unfinished: int
@@ -60,11 +62,19 @@ class Settings:
             values["database_url"] or letta_database(env) or f"sqlite:///{values['data_dir']}/holdfast.db"
         )
         values["password"] = values["password"] or letta_password(env)
+        values["vendors"] = {row.field: value for row in VENDOR_VARIABLES if (value := row.read(env)) is not None}
         return cls(**values)
+
+    def provider_values(self) -> dict[str, str | None]:
+        """What `providers.catalog.build` makes the server's own providers from."""
+        fields = (f"{name}_{part}" for name in ("openai", "anthropic", "gemini") for part in ("api_key", "base_url"))
+        return {**{field: getattr(self, field) for field in fields}, **self.vendors}
 
     def __repr__(self) -> str:
         """Safe to log: secrets are stars and URLs have lost their password."""
-        shown = (f"{variable.field}={variable.show(getattr(self, variable.field))}" for variable in VARIABLES)
+        shown = [f"{variable.field}={variable.show(getattr(self, variable.field))}" for variable in VARIABLES]
+        named = {row.field: row for row in VENDOR_VARIABLES}
+        shown += [f"{field}={named[field].show(value)}" for field, value in self.vendors.items()]
         return f"Settings({', '.join(shown)})"
 
 
@@ -81,7 +91,10 @@ def describe() -> list[Description]:
     """Every variable we answer to, for the docs and for `holdfast doctor`."""
     in_parts = "The database in parts, when it is not given as one URL."
     return [
-        *(Description(row.name, row.aliases, row.meaning, row.default_shown or row.default) for row in VARIABLES),
+        *(
+            Description(row.name, row.aliases, row.meaning, row.default_shown or row.default)
+            for row in (*VARIABLES, *VENDOR_VARIABLES)
+        ),
         *(Description(name, (), in_parts, "5432" if name == "LETTA_PG_PORT" else "") for name in LETTA_PG_PARTS),
         Description("LETTA_SERVER_SECURE", (), "Whether LETTA_SERVER_PASSWORD counts.", "false"),
         Description("LETTA_SERVER_PASSWORD", (), "The password, if LETTA_SERVER_SECURE is true.", ""),

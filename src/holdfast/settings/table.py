@@ -101,14 +101,14 @@ VARIABLES: tuple[Variable, ...] = (
         name="GEMINI_API_KEY",
         reader=TEXT,
         secret=True,
-        meaning="The key for Google's Gemini. Not used yet.",
+        meaning="The key for Google's Gemini.",
     ),
     Variable(
         field="gemini_base_url",
         name="GEMINI_BASE_URL",
         reader=HTTP_URL,
         default_shown="Google's own",
-        meaning="A server to use in Gemini's place. Not used yet.",
+        meaning="A server to use in Gemini's place, up to and with its /v1beta.",
     ),
     Variable(
         field="lease_seconds",

@@ -137,7 +137,12 @@ class ModelContract:
 
     async def test_signed_and_hidden_reasoning_is_kept_to_be_sent_back(self, stage: Stage) -> None:
         heard = await hear(stage, Think("Let me see.", signature="s1gn"), Hide("cipher"), Say("Done."))
-        assert heard.reply.parts == (Reasoning("Let me see.", "s1gn"), HiddenReasoning("cipher"), Text("Done."))
+        [thought, hidden, said] = heard.reply.parts
+        assert isinstance(thought, Reasoning)
+        assert (thought.text, thought.signature) == ("Let me see.", "s1gn")
+        assert isinstance(hidden, HiddenReasoning)
+        assert hidden.data == "cipher"
+        assert said == Text("Done.")
 
     async def test_parallel_calls_keep_their_order_and_their_arguments_apart(self, stage: Stage) -> None:
         wanted: list[dict[str, Any]] = [{"query": f"the {name} of the sea, in full"} for name in ("kelp", "wrack")]

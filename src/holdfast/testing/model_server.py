@@ -1,11 +1,12 @@
-"""A model server on the real OpenAI Chat Completions and Anthropic Messages wires, for tests, demos and benchmarks.
+"""A model server on the vendors' real wires, for tests, demos and benchmarks: OpenAI's two,
+Anthropic's and Gemini's.
 
 It answers from a script, one reply per request in order, and behaves like the built-in demo model when the script is
 empty. It records every request, and when its client went away, so that a test can say "the connection was closed".
 
     async with ModelServer() as server:
         server.script(Say("Hello"), Call("roll", {"sides": 6}))
-        model = OpenAIChat("openai", "any-key", server.openai_url)
+        model = catalog.make("openai", api_key="any-key", base_url=server.openai_url)
 
 As a process of its own: `python -m holdfast.testing.model_server --port 8900` prints its URL; scripts are then posted
 to `/script` as `[[{"step": "Say", "text": "Hello"}], …]`, and `/received` tells what came.
@@ -29,10 +30,12 @@ from aiohttp import web
 
 from holdfast.core.model import ModelRequest
 from holdfast.providers.demo import CONTEXT_WINDOW, MODEL
-from holdfast.testing import anthropic_wire, openai_wire
+from holdfast.testing import anthropic_wire, gemini_wire, openai_wire, responses_wire
 from holdfast.testing.anthropic_wire import AnthropicWire
+from holdfast.testing.gemini_wire import GeminiWire
 from holdfast.testing.openai_wire import OpenAIWire
-from holdfast.testing.playing import hang, pause, play
+from holdfast.testing.playing import ServerWire, hang, pause, play
+from holdfast.testing.responses_wire import ResponsesWire
 from holdfast.testing.script import (
     Drop,
     Fail,
@@ -50,6 +53,7 @@ PATIENCE_SECONDS = 10.0  # a test that waits longer than this waits for somethin
 MAX_BODY_BYTES = 256 * 1024 * 1024
 OPENAI_MODELS = (MODEL, "gpt-4o-mini", "text-embedding-3-small")
 ANTHROPIC_MODELS = (MODEL, "claude-sonnet-4-5")
+GEMINI_MODELS = (MODEL, "gemini-2.5-flash", "gemini-embedding-001")
 _STEPS: dict[str, type[Step]] = {kind.__name__: kind for kind in get_args(Step)}
 _STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache"}
 
@@ -70,12 +74,14 @@ class Received:
 class _Dialect:
     """What the server needs to know of a wire."""
 
-    wire: Callable[[str], OpenAIWire | AnthropicWire]
+    wire: Callable[[str], ServerWire]
     read: Callable[[Mapping[str, Any]], ModelRequest]
     failure: Callable[[int, str], dict[str, Any]]
 
 
 _OPENAI = _Dialect(OpenAIWire, openai_wire.read_request, openai_wire.failure)
+_RESPONSES = _Dialect(ResponsesWire, responses_wire.read_request, openai_wire.failure)
+_GEMINI = _Dialect(GeminiWire, gemini_wire.read_request, gemini_wire.failure)
 _ANTHROPIC = _Dialect(AnthropicWire, anthropic_wire.read_request, anthropic_wire.failure)
 
 
@@ -98,8 +104,12 @@ class ModelServer:
 
     @property
     def openai_url(self) -> str:
-        """The base URL for clients of the OpenAI wire; those of Anthropic take `url` itself."""
+        """The base URL for clients of the OpenAI wires; those of Anthropic take `url` itself."""
         return f"{self.url}/v1"
+
+    @property
+    def gemini_url(self) -> str:
+        return f"{self.url}/v1beta"
 
     @property
     def connections(self) -> int:
@@ -123,8 +133,12 @@ class ModelServer:
     async def __aenter__(self) -> ModelServer:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._let_in])
         app.router.add_post("/v1/chat/completions", self._openai)
+        app.router.add_post("/v1/responses", self._responses)
         app.router.add_post("/v1/messages", self._anthropic)
+        app.router.add_post("/v1beta/models/{model}:streamGenerateContent", self._gemini)
+        app.router.add_post("/v1beta/models/{model}:generateContent", self._gemini)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/v1beta/models", _gemini_models)
         app.router.add_post("/script", self._scripted)
         app.router.add_get("/received", self._told)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
@@ -164,6 +178,12 @@ class ModelServer:
     async def _openai(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, _OPENAI)
 
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, _RESPONSES)
+
+    async def _gemini(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, _GEMINI)
+
     async def _anthropic(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, _ANTHROPIC)
 
@@ -188,12 +208,12 @@ class ModelServer:
 
     async def _play(self, request: web.Request, dialect: _Dialect, body: Mapping[str, Any]) -> web.StreamResponse:
         steps = self._next_steps(dialect, body)
-        wire = dialect.wire(str(body.get("model", "")))
+        wire = dialect.wire(str(body.get("model") or request.match_info.get("model", "")))
         if steps and isinstance(fail := steps[0], Fail):
             said = dialect.failure(fail.status, fail.message) if fail.body is None else fail.body
             text = said if isinstance(said, str) else orjson.dumps(said).decode()
             return web.Response(status=fail.status, text=text, headers=fail.headers, content_type="application/json")
-        if not body.get("stream"):
+        if not body.get("stream") and ":stream" not in request.path:
             await pause(steps)
             return web.Response(body=orjson.dumps(wire.whole(steps)), content_type="application/json")
         if steps and isinstance(steps[0], Hang):
@@ -221,6 +241,10 @@ class ModelServer:
         return web.Response(
             body=orjson.dumps({"count": self._count, "received": rows}), content_type="application/json"
         )
+
+
+async def _gemini_models(request: web.Request) -> web.Response:
+    return web.json_response(gemini_wire.listing(GEMINI_MODELS, CONTEXT_WINDOW))
 
 
 async def _serve(host: str, port: int, always: Sequence[Step] | None) -> None:

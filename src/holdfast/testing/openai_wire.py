@@ -29,7 +29,7 @@ from holdfast.providers.demo import words_of
 from holdfast.testing.request_reading import as_messages, image_of_url
 from holdfast.testing.script import Call, Say, Step, Think, argument_pieces, finish_of, usage_of
 
-_CODES: dict[ModelErrorKind, str] = {
+CODES: dict[ModelErrorKind, str] = {
     "llm_authentication": "invalid_api_key",
     "llm_insufficient_credits": "insufficient_quota",
     "llm_rate_limit": "rate_limit_exceeded",
@@ -73,7 +73,7 @@ class OpenAIWire:
         return last + b"data: " + orjson.dumps(counts) + b"\n\ndata: [DONE]\n\n"
 
     def error(self, kind: ModelErrorKind, message: str) -> bytes:
-        said = {"message": message, "type": "server_error", "code": _CODES.get(kind, "server_error")}
+        said = {"message": message, "type": "server_error", "code": CODES.get(kind, "server_error")}
         return b"data: " + orjson.dumps({"error": said}) + b"\n\n"
 
     def whole(self, steps: Sequence[Step]) -> dict[str, Any]:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 from aiohttp import web
 
-from holdfast.testing.anthropic_wire import AnthropicWire
-from holdfast.testing.openai_wire import OpenAIWire
+from holdfast.core.errors import ModelErrorKind
+from holdfast.core.model import FinishReason, Usage
 from holdfast.testing.script import CutOff, Drop, FailMidStream, Hang, Slow, Step
 
 
-async def play(
-    request: web.Request, response: web.StreamResponse, wire: OpenAIWire | AnthropicWire, steps: Sequence[Step]
-) -> bool:
+class ServerWire(Protocol):
+    """One reply being written on a vendor's wire, piece by piece or whole."""
+
+    def begin(self) -> bytes: ...
+
+    def frames(self, step: Step) -> Iterator[bytes]: ...
+
+    def end(self, finish: FinishReason, usage: Usage) -> bytes: ...
+
+    def error(self, kind: ModelErrorKind, message: str) -> bytes: ...
+
+    def whole(self, steps: Sequence[Step]) -> dict[str, Any]: ...
+
+
+async def play(request: web.Request, response: web.StreamResponse, wire: ServerWire, steps: Sequence[Step]) -> bool:
     """Plays the steps; False if the script says that the reply never reached its end."""
     await response.write(wire.begin())
     delay_seconds = 0.0

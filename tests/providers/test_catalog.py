@@ -1,0 +1,90 @@
+"""Providers are made from plain values; the table of vendors, the variables and the clients' names agree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from letta_client.types.provider_type import ProviderType
+
+from holdfast.core.errors import Invalid
+from holdfast.core.model import ModelRequest
+from holdfast.providers.catalog import build, make
+from holdfast.providers.openai import converses, wants_responses
+from holdfast.providers.vendors import EXTRAS, VENDORS
+from holdfast.settings import VARIABLES, VENDOR_VARIABLES
+from holdfast.testing.model_contract import simple_request
+
+NOT_OURS = {"letta", "chatgpt_oauth", "bedrock", "google_vertex"}
+
+
+def test_every_type_that_clients_know_can_be_made() -> None:
+    assert set(get_args(ProviderType)) - NOT_OURS <= set(VENDORS)
+
+
+@pytest.mark.parametrize("type", VENDORS)
+def test_every_vendor_is_made_of_what_it_needs_and_refused_without(type: str) -> None:
+    vendor = VENDORS[type]
+    given = {need.partition("|")[0]: "https://models.example" for need in vendor.needs}
+    parts = {part: given.pop(part, None) for part in ("api_key", "base_url")}
+    model = make(type, **parts, extras=given)  # type: ignore[arg-type]
+    assert model.payload(simple_request("hello"))
+    if vendor.needs:
+        with pytest.raises(Invalid, match=f"A provider of type {type} needs"):
+            make(type)
+
+
+def test_a_type_that_does_not_exist_is_told_which_do() -> None:
+    with pytest.raises(Invalid, match="There is no provider type 'acme'; there are openai, anthropic"):
+        make("acme")
+
+
+def test_every_variable_is_one_that_the_catalog_reads() -> None:
+    parts = ("api_key", "base_url", *EXTRAS)
+    read = {f"{vendor.variable or vendor.type}_{part}" for vendor in VENDORS.values() for part in parts}
+    assert {row.field for row in VENDOR_VARIABLES} <= read
+    known = {row.field for row in (*VENDOR_VARIABLES, *VARIABLES)}
+    for vendor in VENDORS.values():
+        for need in vendor.needs:
+            wanted = {f"{vendor.variable or vendor.type}_{part}" for part in need.split("|")}
+            assert wanted & known, f"no variable gives {vendor.type} its {need}"
+
+
+def test_a_cloud_that_is_set_up_by_half_is_left_out() -> None:
+    assert [name for name, _ in build({"azure_api_key": "k"})] == ["demo"]
+
+
+def test_a_server_of_ones_own_may_be_named_without_its_path() -> None:
+    [(name, model), _] = build({"ollama_base_url": "http://localhost:11434"})
+    assert name == "ollama"
+    assert model._line.base_url == "http://localhost:11434/v1"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("model", ["o3", "o4-mini", "gpt-5", "gpt-5.1-codex", "gpt-5-pro", "codex-mini-latest"])
+def test_openais_reasoning_models_want_responses(model: str) -> None:
+    assert wants_responses(model)
+    assert "input" in make("openai", api_key="k").payload(_ask(model))
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-mini", "gpt-5-chat-latest", "llama-3"])
+def test_the_others_are_called_over_chat_completions(model: str) -> None:
+    assert "messages" in make("openai", api_key="k").payload(_ask(model))
+
+
+def test_a_compatible_server_gets_chat_completions_unless_it_is_told_otherwise() -> None:
+    url = "http://localhost:8000/v1"
+    assert "messages" in make("openai", base_url=url).payload(_ask("gpt-5"))
+    assert "input" in make("openai", base_url=url, extras={"wire": "responses"}).payload(_ask("llama-3"))
+    assert "messages" in make("openai", api_key="k", extras={"wire": "chat"}).payload(_ask("gpt-5"))
+    with pytest.raises(Invalid, match="no wire of OpenAI's"):
+        make("openai", api_key="k", extras={"wire": "telegraph"})
+
+
+def test_what_cannot_hold_a_conversation_is_not_listed() -> None:
+    offered = [name for name in ("gpt-5", "o3-pro", "gpt-image-1", "whisper-1", "gpt-4o-realtime") if converses(name)]
+    assert offered == ["gpt-5", "o3-pro"]
+
+
+def _ask(model: str) -> ModelRequest:
+    return replace(simple_request("hello"), model=model)
