@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.turns import hand, result, said
+from holdfast.core.budget import Budget, seconds_spent
 from holdfast.core.lifecycle import check_call_change
 from holdfast.core.loop import decide
 from holdfast.core.messages import (
@@ -27,10 +28,12 @@ from holdfast.core.messages import (
 from holdfast.core.model import Reply, ToolSpec, Usage
 from holdfast.core.rules import parse_rule
 from holdfast.core.state import (
+    BudgetSpent,
     CallModel,
     CancelAsked,
     Compact,
     Compacted,
+    CompactionFailed,
     Crashed,
     Decision,
     DecisionsGiven,
@@ -41,6 +44,7 @@ from holdfast.core.state import (
     Recovered,
     RunTools,
     State,
+    Terms,
     ToolSettled,
 )
 
@@ -50,12 +54,13 @@ TOOLS = ("look", "pay", "send", "count")
 def loadouts() -> st.SearchStrategy[Loadout]:
     policies = st.sampled_from(("ask", "retry", "tell"))
     return st.builds(
-        lambda beside, gated, client, parallel, steps, policy: Loadout(
+        lambda beside, gated, client, parallel, steps, policy, terms: Loadout(
             tools={name: hand(name, parallel=name in beside, on_unknown=policy) for name in TOOLS},
             rules=tuple(parse_rule({"type": "requires_approval", "tool_name": name}) for name in sorted(gated)),
             client_tools=tuple(ToolSpec(name, name, {"type": "object"}) for name in sorted(client)),
             parallel_calls=parallel,
             max_steps=steps,
+            terms=terms,
         ),
         st.sets(st.sampled_from(TOOLS)),
         st.sets(st.sampled_from(TOOLS)),
@@ -63,6 +68,12 @@ def loadouts() -> st.SearchStrategy[Loadout]:
         st.booleans(),
         st.integers(1, 4),
         policies,
+        st.builds(
+            Terms,
+            st.just(1_000),
+            st.sampled_from((None, 10, 900)),
+            st.builds(Budget, st.sampled_from((None, 1, 50)), max_repeats=st.sampled_from((None, 1, 2))),
+        ),
     )
 
 
@@ -103,14 +114,23 @@ class World:
         if self.draw.draw(st.integers(0, 9), label="crash or cancel") == 0:
             self.running.clear()
             return self.draw.draw(
-                st.sampled_from((CancelAsked((Text("par"),), "s", "m"), Recovered("message-9"), Crashed("bug")))
+                st.sampled_from(
+                    (
+                        CancelAsked((Text("par"),), "s", "m"),
+                        Recovered("message-9"),
+                        Crashed("bug"),
+                        BudgetSpent(seconds_spent(1), (Text("par"),), "s", "m"),
+                    )
+                )
             )
         if self.running:
             call_id = self.draw.draw(st.sampled_from(sorted(self.running)), label="finishes")
             self.running.discard(call_id)
             return ToolSettled(call_id, result(call_id))
-        if any(isinstance(effect, Compact) for effect in decision.effects):
-            return Compacted()
+        for effect in decision.effects:
+            if isinstance(effect, Compact):
+                failed = CompactionFailed(effect.trigger, "no")
+                return self.draw.draw(st.sampled_from((Compacted(100), Compacted(5_000), failed)), label="compaction")
         assert any(isinstance(effect, CallModel) for effect in decision.effects)
         return self.model()
 

@@ -4,7 +4,7 @@ import pytest
 
 from core.turns import call, replied, result, said, state
 from holdfast.core.errors import Invalid, PendingApproval
-from holdfast.core.loop import MAX_COMPACTIONS, decide
+from holdfast.core.loop import decide
 from holdfast.core.messages import (
     Approval,
     ApprovalRequestBody,
@@ -19,8 +19,6 @@ from holdfast.core.messages import (
 from holdfast.core.state import (
     CallModel,
     CancelAsked,
-    Compact,
-    Compacted,
     Crashed,
     Decision,
     DecisionsGiven,
@@ -72,11 +70,6 @@ def test_a_reply_cut_by_length_says_so() -> None:
 def test_an_empty_reply_ends_the_turn_and_leaves_no_message() -> None:
     decision = decide(state(), replied())
     assert (decision.stop, decision.messages) == ("end_turn", ())
-
-
-def test_no_steps_allowed_means_nothing_happens() -> None:
-    decision = decide(state(max_steps=0), said())
-    assert (decision.stop, decision.messages, decision.effects) == ("end_turn", (), ())
 
 
 # ---- tools
@@ -323,12 +316,3 @@ def test_a_failed_model_call_stops_with_the_kind_of_failure() -> None:
     assert decision.stop == "llm_api_error"
     assert decision.failure is not None
     assert decision.failure.error_type == "llm_rate_limit"
-
-
-def test_an_overflow_compacts_and_asks_again_but_not_for_ever() -> None:
-    now = state()
-    for _ in range(MAX_COMPACTIONS):
-        decision = decide(now, ModelFailed("context_overflow", "too long"))
-        assert decision.effects == (Compact(),)
-        now = decide(decision.state, Compacted()).state
-    assert decide(now, ModelFailed("context_overflow", "too long")).stop == "error"

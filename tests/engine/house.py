@@ -138,8 +138,9 @@ async def opened(
     approvals_webhook: str | None = None,
     bus: Bus | None = None,
     most_runs: int = 256,
+    **wired: Any,
 ) -> AsyncIterator[House]:
-    """The house; without `sweep` it leaves alone what others left behind."""
+    """The house; without `sweep` it leaves alone what others left behind. `wired` goes to its wiring as it is."""
     clock = clock or SystemClock()
     database = Database(url)
     migrate(database.engine)
@@ -159,6 +160,7 @@ async def opened(
         feed=Feed(store, bus),
         lease_seconds=lease_seconds,
         most_runs=most_runs,
+        **wired,
     )
     engine = Engine(wiring)
     house = House(

@@ -211,12 +211,11 @@ async def test_a_bug_of_ours_is_an_internal_error_in_the_metadata(database_url: 
 async def broken(house: House, conversation: str, way: dict[str, Any]) -> Any:
     """A run whose model call raises what nobody expected."""
 
-    async def find(handle: str, org_id: str) -> Any:
+    def stream(request: Any) -> Any:
         raise RuntimeError("the roof fell in")
 
-    models = house.wiring.models
-    found, models.find = models.find, find  # type: ignore[method-assign]
+    house.model.stream = stream  # type: ignore[method-assign, assignment]
     try:
         return await house.finished(conversation, **way)
     finally:
-        models.find = found  # type: ignore[method-assign]
+        del house.model.stream  # type: ignore[method-assign]

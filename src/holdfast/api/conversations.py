@@ -17,6 +17,7 @@ from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AsActor, Body, InRooms, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import Resumed, run_to_resume
+from holdfast.api.shapes_context import context_wire
 from holdfast.api.shapes_runs import conversation_wire
 from holdfast.core.errors import NothingToCancel
 from holdfast.ports.history import RunFilter
@@ -156,6 +157,13 @@ async def cancel(
     if not active:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for conversation {conversation_id}")
     return Json({run.id: await cancel_run(rooms, actor, run, body) for run in active})
+
+
+@router.get("/{conversation_id}/context")
+async def context(rooms: InRooms, actor: AsActor, conversation_id: Reference, agent_id: str | None = None) -> Json:
+    """What the model would read now; of the default conversation, `/v1/agents/{id}/context` tells the same."""
+    conversation = await rooms.conversations.find(actor, conversation_id, agent_id)
+    return Json(context_wire(await rooms.upkeep.overview(conversation.id)))
 
 
 @router.post("/{conversation_id}/compact")

@@ -15,40 +15,48 @@ from holdfast.core.messages import (
     ToolReturnsBody,
     UserBody,
 )
+from holdfast.core.model import ToolSpec
 from holdfast.core.outward import part_content, result_wire
-from holdfast.core.prompt import compile_system
-from holdfast.engine.upkeep import Overview
+from holdfast.core.prompt import memory_text
+from holdfast.engine.preview import Overview
 from holdfast.ports.search import Hit
 
 
 def context_wire(seen: Overview) -> dict[str, Any]:
-    agent, blocks = seen.situation.agent, seen.situation.blocks
-    used = seen.system_tokens + seen.memory_tokens + seen.summary_tokens + seen.messages_tokens + seen.tools_tokens
+    situation, request = seen.preview.situation, seen.preview.request
+    messages = request.messages
+    summary = next((m.body.text for m in messages if isinstance(m.body, SummaryBody)), None)
+    system = messages[0].body
     return {
         "context_window_size_max": seen.window,
-        "context_window_size_current": used,
-        "num_messages": len(seen.context),
+        "context_window_size_current": seen.total,
+        "num_messages": len(messages),
         "num_archival_memory": 0,
-        "num_recall_memory": len(seen.context),
+        "num_recall_memory": situation.next_seq,
         "num_tokens_external_memory_summary": 0,
         "external_memory_summary": "",
-        "num_tokens_system": seen.system_tokens,
-        "system_prompt": compile_system(agent.system, blocks),
-        "num_tokens_core_memory": seen.memory_tokens,
-        "core_memory": seen.memory,
+        "num_tokens_system": seen.system,
+        "system_prompt": system.text if isinstance(system, SystemBody) else "",
+        "num_tokens_core_memory": seen.memory,
+        "core_memory": memory_text(situation.blocks),
         "num_tokens_memory_filesystem": 0,
         "memory_filesystem": None,
         "num_tokens_tool_usage_rules": 0,
         "tool_usage_rules": None,
         "num_tokens_directories": 0,
         "directories": None,
-        "num_tokens_summary_memory": seen.summary_tokens,
-        "summary_memory": seen.summary,
-        "num_tokens_functions_definitions": seen.tools_tokens,
-        "functions_definitions": list(seen.tools),
-        "num_tokens_messages": seen.messages_tokens,
-        "messages": [internal_message(message) for message in seen.context],
+        "num_tokens_summary_memory": seen.summary,
+        "summary_memory": summary,
+        "num_tokens_functions_definitions": seen.tools,
+        "functions_definitions": [_function(spec) for spec in request.tools],
+        "num_tokens_messages": seen.messages,
+        "messages": [internal_message(message) for message in messages],
     }
+
+
+def _function(spec: ToolSpec) -> dict[str, Any]:
+    told = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+    return {"type": "function", "function": told}
 
 
 def internal_message(message: Message) -> dict[str, Any]:

@@ -34,6 +34,8 @@ async def answer(engine: Engine, run_id: str, types: Sequence[str] | None) -> Js
         return Json({"detail": f"EXPIRED: The events of run {run_id} are no longer kept; list its messages."}, 410)
     if whole.error is not None:
         kind = whole.error["error_type"]
+        if kind.startswith("context_window_"):
+            return Json({"detail": whole.error["detail"]}, 400)
         if not kind.startswith("llm_"):
             return Json({"detail": whole.error["detail"] or whole.error["message"]}, 500)
         return model_problem(kind, whole.error["message"], whole.error["detail"])

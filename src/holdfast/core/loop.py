@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from holdfast.core import answers, tooling
+from holdfast.core import answers, limits, tooling
 from holdfast.core.errors import Invalid, PendingApproval
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.messages import (
@@ -36,8 +36,8 @@ from holdfast.core.rules import still_required
 from holdfast.core.state import (
     BudgetSpent,
     CancelAsked,
-    Compact,
     Compacted,
+    CompactionFailed,
     Crashed,
     Decision,
     DecisionsGiven,
@@ -52,7 +52,6 @@ from holdfast.core.state import (
     UserSpoke,
 )
 
-MAX_COMPACTIONS = 3
 NUDGE = "[This is an automated system message hidden from the user] "
 KEEP_ALIVE = (
     "<system-alert>Automated keep-alive ping. Ignore this message and continue from where you stopped.</system-alert>"
@@ -61,6 +60,11 @@ INTERRUPTED = "The user cancelled the request, so the tool call was denied."
 
 
 def decide(state: State, happened: Happened) -> Decision:
+    """What follows, within the run's limits: they are looked at wherever the model would be asked."""
+    return limits.hold(_follows(state, happened))
+
+
+def _follows(state: State, happened: Happened) -> Decision:
     match happened:
         case UserSpoke(messages=messages):
             return _user_spoke(state, messages)
@@ -72,14 +76,17 @@ def decide(state: State, happened: Happened) -> Decision:
             return _model_failed(state, happened)
         case ToolSettled(call_id=call_id, result=result):
             return _tool_settled(state, call_id, result)
-        case Compacted():
-            return tooling.ask_model(state)
+        case Compacted(context_tokens=tokens, usage=usage):
+            return tooling.ask_model(limits.compacted(state, tokens, usage))
+        case CompactionFailed():
+            next_try = limits.compaction_failed(state, happened)
+            return next_try or tooling.ask_model(limits.left_as_it_is(state))
         case CancelAsked():
             return _cancelled(state, happened)
         case Recovered(request_id=request_id):
             return _recovered(state, request_id)
-        case BudgetSpent(stop=stop, message=message):
-            return Decision(state, stop=stop, failure=Failure(stop, message))
+        case BudgetSpent():
+            return _out_of_time(state, happened)
         case Crashed(message=message):
             return _crashed(state, message)
         case _:
@@ -92,8 +99,6 @@ def decide(state: State, happened: Happened) -> Decision:
 def _user_spoke(state: State, messages: tuple[Draft, ...]) -> Decision:
     if waiting := state.waiting:
         raise PendingApproval(waiting[0].request_id or "")
-    if state.loadout.max_steps <= 0:
-        return Decision(state, stop="end_turn")
     return tooling.ask_model(state, messages)
 
 
@@ -118,7 +123,7 @@ def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
 
 def _model_replied(state: State, happened: ModelReplied) -> Decision:
     reply = happened.reply
-    state = replace(state, steps=state.steps + 1)
+    state = limits.replied(replace(state, steps=state.steps + 1), reply.usage)
     asked = reply.calls if state.loadout.parallel_calls else reply.calls[:1]
     if not asked:
         return _text_only(state, happened)
@@ -150,16 +155,14 @@ def _text_only(state: State, happened: ModelReplied) -> Decision:
 
 
 def _model_failed(state: State, failed: ModelFailed) -> Decision:
-    if failed.kind == "context_overflow" and state.compactions < MAX_COMPACTIONS:
-        return Decision(replace(state, compactions=state.compactions + 1), effects=(Compact(),))
+    if failed.kind == "context_overflow":
+        return limits.overflowed(state, failed)
     failure = Failure(failed.kind, failed.message, failed.detail)
     match failed.kind:
         case "llm_empty_response":
             return Decision(state, stop="invalid_llm_response", failure=failure)
         case "llm_insufficient_credits":
             return Decision(state, stop="insufficient_credits", failure=failure)
-        case "context_overflow":
-            return Decision(state, stop="error", failure=replace(failure, error_type="llm_error"))
         case _:
             return Decision(state, stop="llm_api_error", failure=failure)
 
@@ -189,6 +192,14 @@ def _cancelled(state: State, asked: CancelAsked) -> Decision:
     if asked.reason is not None:
         closed = replace(closed, rulings=tuple(replace(ruling, reason=asked.reason) for ruling in closed.rulings))
     return replace(closed, messages=(), rollback=True) if asked.rollback else closed
+
+
+def _out_of_time(state: State, over: BudgetSpent) -> Decision:
+    """Like a cancel, but nobody asked: keep what was seen, close what is open, and rest."""
+    seen: tuple[Draft, ...] = ()
+    if over.partial:
+        seen = (Draft(AssistantBody(over.partial, interrupted=True), over.message_id, over.step_id),)
+    return replace(_closed(state, over.spent.stop, over.spent.message, before=seen), spent=over.spent)
 
 
 def _crashed(state: State, message: str) -> Decision:

@@ -104,6 +104,9 @@ class Usage:
         )
 
 
+UNUSED = Usage()
+
+
 def _sum(a: int | None, b: int | None) -> int | None:
     return None if a is None and b is None else (a or 0) + (b or 0)
 

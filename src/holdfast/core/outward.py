@@ -75,6 +75,24 @@ def summary_record(message: Message, body: SummaryBody) -> Wire:
     }
 
 
+def event_record(event_id: str, run_id: str, now: datetime, data: Wire) -> Wire:
+    """Something that happened beside the messages, for clients that asked for it."""
+    return {
+        "id": event_id,
+        "date": date_text(now),
+        "name": None,
+        "message_type": "event_message",
+        "otid": None,
+        "sender_id": None,
+        "step_id": None,
+        "is_err": None,
+        "seq_id": None,
+        "run_id": run_id,
+        "event_type": "compaction",
+        "event_data": data,
+    }
+
+
 def date_text(moment: datetime) -> str:
     """Whole seconds, UTC, with offset: how every LettaMessage carries its date."""
     return moment.astimezone(UTC).replace(microsecond=0).isoformat()

@@ -115,6 +115,7 @@ class Agent(Stamp):
     embedding: str | None = None
     embedding_config: Json | None = None
     compaction_settings: Json | None = None
+    budget: Json | None = None
     response_format: Json | None = None
     tool_rules: tuple[Json, ...] = ()
     approval_policies: tuple[Json, ...] = ()

@@ -32,6 +32,8 @@ class RunRequest:
     include_types: tuple[str, ...] | None = None
     include_compaction: bool = False
     callback_url: str | None = None
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    compaction: Mapping[str, Any] = field(default_factory=dict)
     partial: bool = False
     when_busy: str = "reject"
     allow: Mapping[str, str | None] = field(default_factory=dict)  # tool -> digest of arguments, or None for any
@@ -61,6 +63,8 @@ class RunRequest:
             "include_types": None if self.include_types is None else list(self.include_types),
             "include_compaction": self.include_compaction,
             "callback_url": self.callback_url,
+            "budget": dict(self.budget),
+            "compaction": dict(self.compaction),
             "partial": self.partial,
             "when_busy": self.when_busy,
             "allow": dict(self.allow),
@@ -92,6 +96,8 @@ _PLAIN = (
     "override_system",
     "include_compaction",
     "callback_url",
+    "budget",
+    "compaction",
     "partial",
     "when_busy",
     "allow",

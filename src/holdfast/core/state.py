@@ -10,16 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from holdfast.core.budget import NO_LIMITS, Budget, Price, Spent
 from holdfast.core.errors import ModelErrorKind
 from holdfast.core.gate import Allowance, depends_on_arguments
 from holdfast.core.lifecycle import OPEN_CALLS, WAITING_CALLS, CallStatus, StopReason
 from holdfast.core.messages import Answer, Draft, Part, ToolCall, ToolResult
-from holdfast.core.model import Reply, ToolSpec
+from holdfast.core.model import UNUSED, Reply, ToolSpec, Usage
 from holdfast.core.policies import Policy
 from holdfast.core.rules import Rule
 
 OnUnknown = Literal["ask", "retry", "tell"]
 OnExpiry = Literal["deny", "keep", "stop"]
+
+ASSUMED_WINDOW = 128_000  # only for cutting tool returns of models whose window nobody told us
+RETURN_SHARE = 0.2  # of the window, for one tool return
+CHARS_PER_TOKEN = 4
+MIN_RETURN_CHARS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,24 @@ class Hand:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """What the run is held to: how much its model reads, when its context is compacted, what it may spend."""
+
+    window: int | None = None  # in tokens; None if nobody knows
+    compact_past: int | None = None  # a context with more tokens than this is compacted before the model is asked
+    budget: Budget = NO_LIMITS
+    price: Price | None = None
+
+    @property
+    def return_chars(self) -> int:
+        """How much of one tool return is sent: a fifth of the window, and never very little."""
+        return max(MIN_RETURN_CHARS, int((self.window or ASSUMED_WINDOW) * RETURN_SHARE * CHARS_PER_TOKEN))
+
+
+NO_TERMS = Terms()
+
+
+@dataclass(frozen=True, slots=True)
 class Loadout:
     """What the run may use: fixed when the run starts, so a change of the agent takes effect with the next run."""
 
@@ -55,6 +79,7 @@ class Loadout:
     policies: tuple[Policy, ...] = ()
     allowances: tuple[Allowance, ...] = ()
     expiry: Expiry | None = None  # the agent's, for tools that have none of their own
+    terms: Terms = NO_TERMS
 
     @property
     def client_names(self) -> frozenset[str]:
@@ -106,6 +131,10 @@ class State:
     `calls` are the calls of the step in hand: those whose results are not yet in a message. `called` are the names
     of the tools that ran in this turn, oldest first. `answered` holds the call ids of the newest tool returns in
     the context, so that an answer sent twice is recognised.
+
+    `context_tokens` is about how much the model would read now: what the vendor last counted, and an estimate of what
+    came after. `compactions` counts those since the model last replied, and `compacted_to` is what the newest one of
+    the run came down to. `last_round` are the newest calls with their results, seen `rounds` times in a row.
     """
 
     loadout: Loadout
@@ -113,7 +142,12 @@ class State:
     called: tuple[str, ...] = ()
     last_result: str | None = None
     steps: int = 0
+    context_tokens: int = 0
     compactions: int = 0
+    compacted_to: int = 0
+    spent: Usage = UNUSED
+    last_round: tuple[tuple[str, str, str], ...] = ()
+    rounds: int = 0
     follow_ups: tuple[Draft, ...] = ()
     answered: tuple[frozenset[str], ...] = ()
 
@@ -168,9 +202,28 @@ class ToolSettled:
     result: ToolResult
 
 
+Trigger = Literal["post_step_context_check", "context_window_exceeded", "manual"]
+Way = Literal["asked", "all", "truncate"]
+
+
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The context was compacted; the model can be asked again."""
+    """The context was compacted and has about so many tokens now; the model can be asked again. `usage` is the
+    summariser's."""
+
+    context_tokens: int = 0
+    usage: Usage = UNUSED
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailed:
+    """The context is as it was. With `system_prompt` no compaction can help: the system prompt alone is too long.
+    `kind` is set if a model failed."""
+
+    trigger: Trigger
+    message: str
+    system_prompt: bool = False
+    kind: ModelErrorKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +247,13 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpent:
-    """A limit of the run was reached between steps."""
+    """The run's time is over while something is under way. `partial` is what the user has seen of a reply that was
+    still coming. Limits that are reached between steps need no word from outside: `core.limits` sees them."""
 
-    stop: StopReason
-    message: str
+    spent: Spent
+    partial: tuple[Part, ...] = ()
+    step_id: str | None = None
+    message_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +270,7 @@ Happened = (
     | ModelFailed
     | ToolSettled
     | Compacted
+    | CompactionFailed
     | CancelAsked
     | Recovered
     | BudgetSpent
@@ -242,7 +299,11 @@ class RunTools:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Make the context smaller; comes back as `Compacted`, or as `ModelFailed`."""
+    """Make the context smaller; comes back as `Compacted` or `CompactionFailed`. Each `way` takes more than the one
+    before: what the settings ask for, all but the newest exchange, and all but that without a summary."""
+
+    trigger: Trigger
+    way: Way = "asked"
 
 
 Effect = CallModel | RunTools | Compact
@@ -282,3 +343,4 @@ class Decision:
     failure: Failure | None = None
     rulings: tuple[Ruling, ...] = ()
     rollback: bool = False  # take the turn's messages out of the context
+    spent: Spent | None = None  # the limit that made the run stop

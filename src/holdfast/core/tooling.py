@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from holdfast.core import limits
 from holdfast.core.answers import CHANGED_TOOL
 from holdfast.core.gate import Verdict, judge_call
 from holdfast.core.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
@@ -124,16 +125,15 @@ def _latest(touched: Sequence[Call], moved: Sequence[Call]) -> tuple[Call, ...]:
 
 
 def _returned(state: State, before: Sequence[Draft], touched: Sequence[Call]) -> Decision:
-    """All settled: one message with every result, then the model, unless a terminal tool ran or steps are out."""
+    """All settled: one message with every result, then the model, unless a terminal tool ran."""
     ran = tuple(call for call in state.calls if call.executed)
     names = tuple(call.call.name for call in ran)
     last = plain_text(ran[-1].result.content) if ran and ran[-1].result else state.last_result
     drafts = (*before, returns_of(state.calls), *state.follow_ups)
     after = replace(state, calls=(), follow_ups=(), called=state.called + names, last_result=last)
+    after = limits.came_round(after, state.calls)
     if any(is_terminal(state.loadout.rules, name) for name in names):
         return Decision(after, drafts, tuple(touched), stop="tool_rule")
-    if after.steps >= state.loadout.max_steps:
-        return Decision(after, drafts, tuple(touched), stop="max_steps")
     asked = ask_model(after, drafts)
     return replace(asked, calls=tuple(touched))
 

@@ -18,6 +18,7 @@ from holdfast.engine import stream
 from holdfast.engine.changes import Drawn, draw_up
 from holdfast.engine.loading import scene_of, state_of
 from holdfast.engine.scene import Scene
+from holdfast.engine.terms import terms_of
 from holdfast.engine.wiring import Wiring
 from holdfast.ports.ids import new_id
 from holdfast.ports.runs import Change, Lease, Situation
@@ -40,7 +41,8 @@ async def accept(wiring: Wiring, actor: Actor, conversation_id: str, request: Ru
     """Raises what is wrong with the request, or `StaleSituation` if the conversation moved on meanwhile."""
     situation, context = await wiring.contexts.load(wiring.store, conversation_id)
     scene = scene_of(situation, context, request)
-    state = state_of(situation, scene, request)
+    terms = await terms_of(wiring, situation.agent, situation.conversation, request)
+    state = state_of(situation, scene, request, terms=terms)
     decision = decide(state, request.happened())
     run = new_run(wiring, actor, situation, request)
     lease = Lease(run.id, wiring.owner, 1, wiring.clock.now() + timedelta(seconds=wiring.lease_seconds))

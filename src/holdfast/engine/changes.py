@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from holdfast.core.failures import error_object
 from holdfast.core.lifecycle import check_call_change, check_run_change, status_for
@@ -18,15 +19,14 @@ from holdfast.core.messages import (
     SummaryBody,
     ToolReturnsBody,
 )
-from holdfast.core.model import Usage
-from holdfast.core.outward import Wire, outward, summary_record
+from holdfast.core.outward import Wire, event_record, outward, summary_record
 from holdfast.core.records import Run, Step
 from holdfast.core.request import RunRequest
-from holdfast.core.state import Call, Decision, State
+from holdfast.core.state import ASSUMED_WINDOW, Call, Compact, Decision, State
 from holdfast.engine import stream
 from holdfast.engine.compaction import Shortened
 from holdfast.engine.scene import Scene
-from holdfast.ports.runs import Change, ContextCut, Rest
+from holdfast.ports.runs import Change, Rest
 from holdfast.ports.toolbox import MemoryEdit
 
 
@@ -44,12 +44,11 @@ class Drawn:
     records: list[str] = field(default_factory=list)
     step: Step | None = None
     step_is_new: bool = True
-    usage: Usage = field(default_factory=Usage)
     context_tokens: int | None = None
     duration_ns: int = 0
     ttft_ns: int | None = None
     edits: tuple[MemoryEdit, ...] = ()
-    cut: tuple[Shortened, ContextCut] | None = None
+    shortened: Shortened | None = None
     streamed: frozenset[str] = frozenset()
     decided_by: str | None = None  # who sent the answers, for the audit log
     first: bool = False  # the first change of a run brings the system message up to date
@@ -59,8 +58,8 @@ class Drawn:
 def draw_up(facts: Drawn) -> Change:
     decision, scene = facts.decision, facts.scene
     drafts = decision.messages
-    if facts.cut is not None:
-        drafts = (facts.cut[0].draft, *drafts)
+    if facts.shortened is not None:
+        drafts = (facts.shortened.draft, *drafts)
     messages = scene.write_up(drafts, facts.run.id, facts.now)
     new, changed = _ledger(facts.before, decision)
     events = [*facts.records, *_events(facts, messages)]
@@ -73,7 +72,7 @@ def draw_up(facts: Drawn) -> Change:
         next_seq=scene.next_seq,
         messages=messages,
         system=_system(scene, facts),
-        cut=facts.cut[1] if facts.cut else None,
+        cut=facts.shortened.cut if facts.shortened else None,
         new_calls=new,
         changed_calls=changed,
         step=step,
@@ -84,6 +83,7 @@ def draw_up(facts: Drawn) -> Change:
         rest=_rest(facts),
         ttft_ns=facts.ttft_ns,
         num_steps=decision.state.steps,
+        context_tokens=None if decision.rollback else decision.state.context_tokens,
         rulings=decision.rulings,
         rollback=decision.rollback,
         allow=facts.request.allow if facts.takes_input else {},
@@ -125,9 +125,11 @@ def _rest(facts: Drawn) -> Rest | None:
 
 
 def _epitaph(facts: Drawn) -> dict[str, Any]:
-    """What the run's metadata says of its end: why it failed, or who cancelled it and why."""
+    """What the run's metadata says of its end: why it failed, what it had used up, or who cancelled it and why."""
     if (failure := facts.decision.failure) is not None:
         return {"error": error_object(facts.run.id, failure)}
+    if (spent := facts.decision.spent) is not None:
+        return {"budget": spent.to_json()}
     if facts.decision.stop == "cancelled":
         return {"cancelled": {"by": facts.run.cancel_asked_by, "reason": facts.run.cancel_reason}}
     return {}
@@ -140,9 +142,27 @@ def _events(facts: Drawn, messages: tuple[Message, ...]) -> list[str]:
     for message in messages:
         for wire in _shown(message, facts):
             shown.append(stream.numbered(wire, seq + len(shown)))
+    for effect in facts.decision.effects:
+        if isinstance(effect, Compact) and facts.request.include_compaction:
+            shown.append(stream.numbered(_compaction_event(effect, facts), seq + len(shown)))
     if facts.decision.stop is not None:
         shown.extend(_closing(facts, seq + len(shown)))
     return shown
+
+
+def _compaction_event(effect: Compact, facts: Drawn) -> Wire:
+    """Compaction begins now; its outcome follows as a summary message."""
+    state = facts.decision.state
+    return event_record(
+        str(uuid4()),
+        facts.run.id,
+        facts.now,
+        {
+            "trigger": effect.trigger,
+            "context_token_estimate": state.context_tokens,
+            "context_window": state.loadout.terms.window or ASSUMED_WINDOW,
+        },
+    )
 
 
 def _shown(message: Message, facts: Drawn) -> list[Wire]:
@@ -176,10 +196,11 @@ def _closing(facts: Drawn, seq: int) -> list[str]:
     """The stop reason, then either usage or the error; a cancelled run has neither."""
     stop, failure = facts.decision.stop, facts.decision.failure
     assert stop is not None
-    closing = [stream.stop_record(stop)]
+    closing = [stream.stop_record(stop, facts.decision.spent)]
     if failure is not None:
         closing.append(stream.error_record(error_object(facts.run.id, failure), seq + 1))
     elif stop != "cancelled":
-        usage = facts.usage if facts.request.stream_tokens else facts.usage.counted()
+        spent = facts.decision.state.spent
+        usage = spent if facts.request.stream_tokens else spent.counted()
         closing.append(stream.record(stream.usage_wire(usage, facts.decision.state.steps, facts.context_tokens)))
     return closing

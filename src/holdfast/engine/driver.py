@@ -16,19 +16,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from holdfast.core.budget import seconds_spent
+from holdfast.core.compaction import CompactionSettings
 from holdfast.core.errors import AskedWrongly, LostLease
+from holdfast.core.lifecycle import StopReason
 from holdfast.core.loop import decide
-from holdfast.core.messages import ToolReturnsBody
-from holdfast.core.model import Usage
+from holdfast.core.messages import Part, ToolReturnsBody
 from holdfast.core.outward import Wire
 from holdfast.core.records import Run, Step
 from holdfast.core.request import RunRequest
 from holdfast.core.state import (
+    BudgetSpent,
     Call,
     CallModel,
     CancelAsked,
     Compact,
     Compacted,
+    CompactionFailed,
     Crashed,
     Decision,
     DecisionsGiven,
@@ -48,12 +52,10 @@ from holdfast.engine.model_call import ModelCall
 from holdfast.engine.scene import Scene
 from holdfast.engine.tenure import Tenure, began_ns
 from holdfast.engine.wiring import Wiring
-from holdfast.ports.runs import ContextCut, StaleMemory
+from holdfast.ports.runs import StaleMemory
 from holdfast.ports.toolbox import MemoryEdit
 
 log = logging.getLogger("holdfast.engine")
-
-NOTHING = Usage()
 
 
 class Driver:
@@ -65,7 +67,6 @@ class Driver:
         tenure: Tenure,
         scene: Scene,
         state: State,
-        spent: Usage = NOTHING,
     ) -> None:
         self._wiring = wiring
         self.run = run
@@ -81,12 +82,12 @@ class Driver:
         self._step: Step | None = None
         self._last_step: Step | None = None
         self._tools_began_ns: int | None = None
-        self._usage = spent
         self._context_tokens: int | None = None
         self._ttft_ns = run.ttft_ns
         self._edits: dict[str, tuple[MemoryEdit, ...]] = {}  # by call, until its result is written
         self._first = False
-        self._cut: tuple[compaction.Shortened, ContextCut] | None = None
+        self._shortened: compaction.Shortened | None = None
+        self._time_is_over: asyncio.Task[None] | None = None
 
     # ---- the loop -----------------------------------------------------------------------------------------------
 
@@ -101,6 +102,7 @@ class Driver:
 
     async def _to_rest(self, decision: Decision | None, found: Happened | None) -> None:
         heart = asyncio.create_task(self._keep_lease())
+        self._time_is_over = self._watch_the_time()
         try:
             if decision is None and found is not None:
                 decision = await self._first_decision(found)
@@ -112,6 +114,8 @@ class Driver:
             log.info("run %s was taken over by somebody else", self.run.id)
         finally:
             heart.cancel()
+            if self._time_is_over is not None:
+                self._time_is_over.cancel()
             await self._stop_work()
             self._wiring.contexts.keep(self._scene)
             self._wiring.feed.close(self.run.id)
@@ -142,10 +146,11 @@ class Driver:
         return replace(happened, result=tool_call.told_of_stale_memory(happened.result, self._scene, stale.label))
 
     async def _next(self) -> Happened:
-        """What happens next: some work finishes, or somebody interrupts. Finished work counts before a cancel."""
+        """What happens next: some work finishes, somebody interrupts, or time is over. Finished work counts first."""
         interrupted = asyncio.create_task(self.tenure.interrupted.wait())
+        ends = {interrupted} if self._time_is_over is None else {interrupted, self._time_is_over}
         try:
-            done, _ = await asyncio.wait({interrupted, *self._work}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({*ends, *self._work}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             interrupted.cancel()
         if self.tenure.error is not None:
@@ -155,17 +160,35 @@ class Driver:
             self._work.discard(finished)
             return self._outcome(finished)
         await self._stop_work()
-        return await self._cancel_asked()
+        return await self._cancel_asked() if interrupted in done else self._out_of_time()
+
+    def _watch_the_time(self) -> asyncio.Task[None] | None:
+        limit = self._state.loadout.terms.budget.max_seconds
+        if limit is None:
+            return None
+        passed = (self._wiring.clock.monotonic_ns() - self._began_ns) / 1e9
+        return asyncio.create_task(self._wiring.clock.sleep(max(0.001, limit - passed)))
+
+    def _out_of_time(self) -> Happened:
+        spent = seconds_spent(self._state.loadout.terms.budget.max_seconds or 0)
+        seen = self._cut_off(spent.stop)
+        return BudgetSpent(spent) if seen is None else BudgetSpent(spent, *seen)
+
+    def _cut_off(self, stop: StopReason) -> tuple[tuple[Part, ...], str, str] | None:
+        """What was seen of a reply that is still coming, with its step and its message; its step ends here."""
+        call, self._call = self._call, None
+        if call is None:
+            return None
+        self._step = replace(self._step_row(call), status="cancelled", stop_reason=stop)
+        return call.unfolding.seen(), call.step_id, call.message_id
 
     async def _cancel_asked(self) -> Happened:
         """Who asked, and how, is in the run's row, wherever it was asked."""
         self.run = asked = await self._wiring.store.run(self.run.id)
-        call, self._call = self._call, None
-        if call is None:
+        seen = self._cut_off("cancelled")
+        if seen is None:
             return CancelAsked(rollback=asked.cancel_rollback)
-        self._step = replace(self._step_row(call), status="cancelled", stop_reason="cancelled")
-        seen = call.unfolding.seen()
-        return CancelAsked(seen, call.step_id, call.message_id, rollback=asked.cancel_rollback)
+        return CancelAsked(*seen, rollback=asked.cancel_rollback)
 
     def _outcome(self, task: asyncio.Task[Happened]) -> Happened:
         error = task.exception()
@@ -208,14 +231,11 @@ class Driver:
                         filled = effect.prefilled.get(call.call.id, {})
                         self._work.add(asyncio.create_task(self._run_tool(call, filled)))
                 case Compact():
-                    self._work.add(asyncio.create_task(self._compact()))
+                    self._work.add(asyncio.create_task(self._compact(effect)))
 
     async def _call_model(self, effect: CallModel) -> Happened:
         call = self._call = model_call.new_call(self.run.id, self._state.loadout, self._wiring.clock)
-        scene = self._scene
-        request = model_call.model_request(
-            effect, self._state.loadout, scene.context, scene.agent, scene.conversation, self._handle, None
-        )
+        request = model_call.model_request(effect, self._state.loadout, self._scene, self._handle)
         show = self._journal.show if self._request.stream_tokens else _unseen
         models, clock = self._wiring.models, self._wiring.clock
         happened = await model_call.perform(call, models, self._handle, self.run.org_id, request, clock, show)
@@ -230,7 +250,6 @@ class Driver:
         step = self._step_row(call)
         match happened:
             case ModelReplied(reply=reply):
-                self._usage = self._usage.plus(reply.usage)
                 self._context_tokens = reply.usage.total_tokens
                 self._step = replace(step, status="success")
             case ModelFailed(kind=kind, message=message, detail=detail):
@@ -257,14 +276,23 @@ class Driver:
         self._edits[call.call.id] = edits
         return ToolSettled(call.call.id, result)
 
-    async def _compact(self) -> Happened:
-        outcome = await compaction.perform(
-            self._scene, self._wiring.models, self._handle, trigger="context_window_exceeded"
+    async def _compact(self, effect: Compact) -> Happened:
+        job = compaction.Job(
+            scene=self._scene,
+            loadout=self._state.loadout,
+            models=self._wiring.models,
+            handle=self._handle,
+            effect=effect,
+            settings=CompactionSettings.of(self._scene.agent.compaction_settings, self._request.compaction),
+            context_tokens=self._state.context_tokens,
+            count=self._wiring.count,
         )
-        if isinstance(outcome, ModelFailed):
+        outcome = await compaction.perform(job)
+        if isinstance(outcome, CompactionFailed):
+            log.warning("run %s: %s", self.run.id, outcome.message)
             return outcome
-        self._cut = outcome
-        return Compacted()
+        self._shortened = outcome
+        return Compacted(outcome.context_tokens, outcome.usage)
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -286,12 +314,11 @@ class Driver:
                 records=records,
                 step=self._step,
                 step_is_new=self._last_step is None or self._step is None or self._step.id != self._last_step.id,
-                usage=self._usage,
                 context_tokens=self._context_tokens,
                 duration_ns=self._wiring.clock.monotonic_ns() - self._began_ns,
                 ttft_ns=self._ttft_ns,
                 edits=edits,
-                cut=self._cut,
+                shortened=self._shortened,
                 streamed=self._streamed(happened),
                 decided_by=self.run.created_by,
                 first=self._first,
@@ -308,7 +335,7 @@ class Driver:
         self._scene.advance(drawn)
         self._last_step = drawn.step or self._last_step
         self._first = False
-        self._state, self._step, self._cut = decision.state, None, None
+        self._state, self._step, self._shortened = decision.state, None, None
         self._journal.written(list(drawn.events), done=drawn.rest is not None)
 
     def _streamed(self, happened: Happened) -> frozenset[str]:

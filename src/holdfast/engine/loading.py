@@ -7,15 +7,16 @@ from collections.abc import Iterable, Sequence
 
 import orjson
 
+from holdfast.core import tokens
 from holdfast.core.expiry import parse_expiry
 from holdfast.core.gate import Allowance
 from holdfast.core.messages import Draft, Message, ToolReturnsBody
-from holdfast.core.model import ToolSpec
+from holdfast.core.model import UNUSED, ToolSpec, Usage
 from holdfast.core.policies import parse_policies
 from holdfast.core.records import Agent, Tool
 from holdfast.core.request import RunRequest
 from holdfast.core.rules import forbids_parallel, parse_rule
-from holdfast.core.state import Hand, Loadout, State
+from holdfast.core.state import NO_TERMS, Hand, Loadout, State, Terms
 from holdfast.engine.scene import Scene
 from holdfast.ports.runs import Situation
 
@@ -40,22 +41,41 @@ def state_of(
     scene: Scene,
     request: RunRequest,
     *,
+    terms: Terms = NO_TERMS,
     steps: int = 0,
+    spent: Usage = UNUSED,
     follow_ups: tuple[Draft, ...] = (),
 ) -> State:
+    loadout = loadout_of(situation.agent, situation.tools, request, situation.allowances, terms)
     return State(
-        loadout=loadout_of(situation.agent, situation.tools, request, situation.allowances),
+        loadout=loadout,
         calls=situation.calls,
         called=situation.called,
         last_result=situation.last_result,
         steps=steps,
+        context_tokens=context_tokens(situation.context_tokens, scene, loadout),
+        spent=spent,
         follow_ups=follow_ups,
         answered=_answered(scene.context) if request.answers and not situation.calls else (),
     )
 
 
+def context_tokens(known: int | None, scene: Scene, loadout: Loadout) -> int:
+    """As the last change left it; weighed whole only where that is not known, as after a fork or a reset."""
+    if known is not None:
+        return known
+    bodies = (message.body for message in scene.context)
+    return tokens.of_bodies(bodies, loadout.terms.return_chars) + tokens.of_tools(
+        (*(hand.spec for hand in loadout.tools.values()), *loadout.client_tools)
+    )
+
+
 def loadout_of(
-    agent: Agent, tools: Sequence[Tool], request: RunRequest, allowances: tuple[Allowance, ...] = ()
+    agent: Agent,
+    tools: Sequence[Tool],
+    request: RunRequest,
+    allowances: tuple[Allowance, ...] = (),
+    terms: Terms = NO_TERMS,
 ) -> Loadout:
     """Client tools shadow server tools of the same name."""
     rules = tuple(parse_rule(rule) for rule in agent.tool_rules)
@@ -68,6 +88,7 @@ def loadout_of(
         policies=parse_policies(list(agent.approval_policies)),
         allowances=allowances,
         expiry=parse_expiry(agent.approval_expiry),
+        terms=terms,
     )
 
 

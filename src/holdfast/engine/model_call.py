@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from holdfast.core.errors import Broken, ModelError, UnknownHandle
-from holdfast.core.messages import Message
 from holdfast.core.model import (
     AnyTool,
     ModelRequest,
@@ -29,14 +28,10 @@ from holdfast.core.request import RunRequest
 from holdfast.core.rules import needs_approval
 from holdfast.core.state import CallModel, Loadout, ModelFailed, ModelReplied
 from holdfast.core.unfolding import Unfolding
+from holdfast.engine.scene import Scene
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id, new_reply_ids
 from holdfast.ports.model import FoundModel, ModelDirectory
-
-UNKNOWN_WINDOW = 128_000  # only for cutting tool returns of models whose window nobody told us
-RETURN_SHARE = 0.2
-CHARS_PER_TOKEN = 4
-MIN_RETURN_CHARS = 5_000
 
 
 @dataclass(slots=True)
@@ -105,17 +100,10 @@ def handle_of(agent: Agent, conversation: Conversation, request: RunRequest) -> 
     return request.override_model or conversation.model or agent.model
 
 
-def model_request(
-    effect: CallModel,
-    loadout: Loadout,
-    context: Sequence[Message],
-    agent: Agent,
-    conversation: Conversation,
-    handle: str,
-    window: int | None,
-) -> ModelRequest:
+def model_request(effect: CallModel, loadout: Loadout, scene: Scene, handle: str) -> ModelRequest:
+    """The one builder of what is sent: for the loop, for a preview, and for an agent that summarises itself."""
+    agent, conversation = scene.agent, scene.conversation
     tools = offered_tools(effect, loadout)
-    limit = conversation.context_window_limit or agent.context_window_limit or window or UNKNOWN_WINDOW
     settings = model_settings(
         agent.model_settings,
         conversation.model_settings,
@@ -124,13 +112,18 @@ def model_request(
     )
     return ModelRequest(
         model=handle.partition("/")[2],
-        messages=context,
+        messages=scene.context,
         tools=tools,
         tool_choice=_choice(effect, tools),
         settings=settings,
-        tool_return_char_limit=max(MIN_RETURN_CHARS, int(limit * RETURN_SHARE * CHARS_PER_TOKEN)),
+        tool_return_char_limit=loadout.terms.return_chars,
         key=conversation.id,
     )
+
+
+def every_tool(loadout: Loadout) -> CallModel:
+    """As if no rule held anything back."""
+    return CallModel(tuple(loadout.tools), forced=False)
 
 
 def offered_tools(effect: CallModel, loadout: Loadout) -> tuple[ToolSpec, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from holdfast.core.budget import Spent
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.model import Usage
 from holdfast.core.outward import Wire, date_text
@@ -55,8 +56,10 @@ def gap_record(run_id: str, first: int, last: int) -> str:
     return record({"message_type": "gap", "run_id": run_id, "first_seq_id": first, "last_seq_id": last})
 
 
-def stop_record(stop: StopReason) -> str:
-    return record({"message_type": "stop_reason", "stop_reason": stop})
+def stop_record(stop: StopReason, spent: Spent | None = None) -> str:
+    """`budget` is Holdfast's own, there only if a limit of the run made it stop."""
+    why = {} if spent is None else {"budget": spent.to_json()}
+    return record({"message_type": "stop_reason", "stop_reason": stop, **why})
 
 
 def usage_wire(usage: Usage, steps: int, context_tokens: int | None) -> Wire:

@@ -13,6 +13,7 @@ from holdfast.core.state import Crashed, Happened, Recovered
 from holdfast.engine.driver import Driver
 from holdfast.engine.loading import scene_of, state_of
 from holdfast.engine.tenure import Tenure
+from holdfast.engine.terms import terms_of
 from holdfast.engine.wiring import Wiring
 from holdfast.ports.ids import new_reply_ids
 from holdfast.ports.runs import Lease
@@ -31,13 +32,20 @@ async def take_over(wiring: Wiring, lease: Lease) -> tuple[Driver, Happened]:
     scene = scene_of(situation, context, request)
     done = [step for step in await wiring.store.run_steps(run.id) if step.status == "success"]
     unread = request.answers is not None and bool(situation.calls) and not done
-    state = state_of(situation, scene, request, steps=len(done), follow_ups=request.messages if unread else ())
+    state = state_of(
+        situation,
+        scene,
+        request,
+        terms=await terms_of(wiring, situation.agent, situation.conversation, request),
+        steps=len(done),
+        spent=reduce(Usage.plus, (step.usage for step in done), Usage()),
+        follow_ups=request.messages if unread else (),
+    )
     called, last_result = await wiring.store.turn_so_far(run.turn_id)
     state = replace(state, called=called, last_result=last_result)
     wiring.feed.open(run.id, run.last_event)
     tenure = Tenure(lease, wiring.clock, wiring.lease_seconds)
-    spent = reduce(Usage.plus, (step.usage for step in done), Usage())
-    return Driver(wiring, run, request, tenure, scene, state, spent), found(run, request, lease)
+    return Driver(wiring, run, request, tenure, scene, state), found(run, request, lease)
 
 
 def found(run: Run, request: RunRequest, lease: Lease) -> Happened:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from holdfast.core import tokens
+from holdfast.core.budget import NO_LIMITS, Budget, Price
 from holdfast.engine.feed import Feed
 from holdfast.engine.scene import Contexts
 from holdfast.ports.bus import Bus
@@ -11,6 +14,14 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.runs import RunStore
 from holdfast.ports.toolbox import Toolbox, ToolLimits
+
+
+def _no_price(model: str) -> Price | None:
+    return None
+
+
+def _estimated(model: str, text: str) -> int:
+    return tokens.of_text(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +37,7 @@ class Wiring:
     most_runs: int = 256  # driven here at once; 0: this process accepts and shows runs, and others drive them
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
     contexts: Contexts = field(default_factory=Contexts)
+    compact_at: float = 0.9  # of the window: a larger context is compacted before the model is asked
+    budget: Budget = NO_LIMITS  # the most that any run gets
+    price_of: Callable[[str], Price | None] = _no_price
+    count: Callable[[str, str], int] = _estimated  # tokens of a text for a model; never on the hot path

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from holdfast.core.model import Delta, ModelInfo, ModelRequest
 
@@ -31,6 +31,15 @@ class Model(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A provider whose vendor counts a request without answering it. Slow: never asked on the path of a run."""
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """The tokens of the whole prompt. Raises `ModelError` if the vendor cannot be asked."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

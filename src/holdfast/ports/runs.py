@@ -75,6 +75,7 @@ class Change:
     rest: Rest | None = None
     ttft_ns: int | None = None
     num_steps: int | None = None
+    context_tokens: int | None = None  # about how much the model reads after this change; None if nobody knows
     rulings: tuple[Ruling, ...] = ()
     decided_by: str | None = None
     rollback: bool = False
@@ -98,6 +99,7 @@ class Situation:
     version: int
     next_seq: int
     context: tuple[Message, ...] | None
+    context_tokens: int | None = None  # as the last change left it
     calls: tuple[Call, ...] = ()
     turn_id: str | None = None  # the turn that the open calls belong to
     called: tuple[str, ...] = ()

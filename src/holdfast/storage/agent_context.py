@@ -37,7 +37,9 @@ def replace_context(
     found = _messages(connection, conversation.id, message_ids)
     check(found)
     _write(connection, conversation.id, [(message.id, places.get(message.id, message.seq)) for message in found])
-    connection.execute(update(conversations).where(here).values(version=conversations.c.version + 1))
+    connection.execute(
+        update(conversations).where(here).values(version=conversations.c.version + 1, context_tokens=None)
+    )
 
 
 def _places(connection: Connection, conversation_id: str) -> dict[str, int]:

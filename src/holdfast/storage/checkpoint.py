@@ -129,7 +129,11 @@ def _write(connection: Connection, run: dict[str, Any], change: Change, now: dat
 
 def _move_conversation(connection: Connection, change: Change) -> None:
     """Compare and advance the version: a change decided over an older state of the conversation is refused."""
-    values: dict[str, Any] = {"version": change.version + 1, "next_seq": change.next_seq + len(change.messages)}
+    values: dict[str, Any] = {
+        "version": change.version + 1,
+        "next_seq": change.next_seq + len(change.messages),
+        "context_tokens": change.context_tokens,
+    }
     if change.messages:
         values["last_message_at"] = change.messages[-1].created_at
     current = {"id": change.conversation_id, "version": change.version}

@@ -189,7 +189,9 @@ def reset(connection: Connection, conversation_id: str) -> None:
     kept_by_forks = select(context.c.message_id)
     own = (messages.c.conversation_id == conversation_id, messages.c.seq > 0)
     connection.execute(delete(messages).where(*own, messages.c.id.not_in(kept_by_forks)))
-    connection.execute(update(conversations).where(here).values(version=conversations.c.version + 1))
+    connection.execute(
+        update(conversations).where(here).values(version=conversations.c.version + 1, context_tokens=None)
+    )
 
 
 class SqlConversations:

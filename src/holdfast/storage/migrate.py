@@ -14,7 +14,7 @@ from sqlalchemy import Engine, inspect, text
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0003"
+HEAD = "0004"
 
 
 def version_of(engine: Engine) -> str | None:

@@ -69,6 +69,7 @@ def situation(connection: Connection, conversation_id: str, known_version: int |
         version=row["version"],
         next_seq=row["next_seq"],
         context=None if known else context_of(connection, conversation_id),
+        context_tokens=row["context_tokens"],
         calls=calls,
         turn_id=turn_id,
         called=called,

@@ -148,6 +148,7 @@ conversations = Table(
     Column("is_default", Boolean, nullable=False),
     Column("next_seq", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
+    Column("context_tokens", BigInteger),
     Column("summary", Text),
     Column("hidden", Boolean),
     Column("archived_at", Moment),
