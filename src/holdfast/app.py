@@ -54,6 +54,7 @@ from holdfast.storage.blocks import SqlBlocks
 from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
 from holdfast.storage.history import SqlHistory
+from holdfast.storage.limits import RunLimits
 from holdfast.storage.migrate import migrate
 from holdfast.storage.outbox import SqlOutbox
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
@@ -97,7 +98,9 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         models, providers = _providers(settings, database, sealer, clock, stack)
         toolbox = ByKind(Builtins(SqlMessageSearch(database), clock), processes, sealer)
         stack.push_async_callback(toolbox.close)
-        store = SqlRunStore(database, clock, settings.approvals_webhook)
+        store = SqlRunStore(
+            database, clock, settings.approvals_webhook, RunLimits(settings.most_unfinished, settings.most_queued)
+        )
         presence = stack.enter_context(Presence(settings.data_dir / "processes"))
         bus = await _open_bus(settings, database, stack)
         wiring = Wiring(

@@ -30,6 +30,7 @@ from holdfast.storage.agents import SqlAgents
 from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
 from holdfast.storage.history import SqlHistory
+from holdfast.storage.limits import RunLimits
 from holdfast.storage.migrate import migrate
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.run_store import SqlRunStore
@@ -138,6 +139,7 @@ async def opened(
     approvals_webhook: str | None = None,
     bus: Bus | None = None,
     most_runs: int = 256,
+    limits: RunLimits | None = None,
     **wired: Any,
 ) -> AsyncIterator[House]:
     """The house; without `sweep` it leaves alone what others left behind. `wired` goes to its wiring as it is."""
@@ -147,7 +149,7 @@ async def opened(
     await database.write(ensure_default, clock.now())
     model, toolbox = ScriptedModel(), Functions()
     models = Directory([("scripted", model)])
-    store = SqlRunStore(database, clock, approvals_webhook)
+    store = SqlRunStore(database, clock, approvals_webhook, limits)
     bus = bus or Alone()
     await bus.open()
     wiring = Wiring(

@@ -26,6 +26,7 @@ from holdfast.core.errors import (
     ModelError,
     NotFound,
     PendingApproval,
+    TooManyRuns,
 )
 from holdfast.core.failures import wire_kind
 
@@ -73,6 +74,8 @@ def problem(error: Exception, *, pending_as_object: bool = True) -> Json:
             return Json({"detail": str(error), "run_id": run_id}, 409, NEVER_RETRY)
         case ModelError():
             return model_problem(error.kind, error.message, error.detail)
+        case TooManyRuns():
+            return Json({"detail": str(error)}, 429, {"retry-after": str(error.retry_after_seconds)})
         case _:
             status = next((code for kind, code in _STATUSES if isinstance(error, kind)), 500)
             if status == 500:

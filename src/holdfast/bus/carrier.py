@@ -10,6 +10,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from uuid import uuid4
 
 from holdfast.ports.bus import HintKind, Listener
@@ -19,6 +20,7 @@ log = logging.getLogger("holdfast.bus")
 GATHER_SECONDS = 0.003
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
+LAST_WORDS_SECONDS = 1.0
 MAX_HINTS = 10_000  # kept while the line is broken; more are dropped, and found by looking
 CHANNEL = "holdfast"
 
@@ -36,12 +38,15 @@ class Carrier(ABC):
         self._listeners: list[Listener] = []
         self._gathered: dict[tuple[HintKind, str], None] = {}
         self._something = asyncio.Event()
+        self._nothing = asyncio.Event()
+        self._nothing.set()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     def tell(self, kind: HintKind, run_id: str) -> None:
         if len(self._gathered) < MAX_HINTS:
             self._gathered[kind, run_id] = None
             self._something.set()
+            self._nothing.clear()
 
     def hear(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -58,6 +63,9 @@ class Carrier(ABC):
         waiting.cancel()
 
     async def close(self) -> None:
+        """The last words get out, if the line is whole."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._nothing.wait(), LAST_WORDS_SECONDS)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -85,6 +93,7 @@ class Carrier(ABC):
             self._something.clear()
             while self._gathered:
                 await send(self._next_text())
+            self._nothing.set()
 
     def _next_text(self) -> str:
         """As many hints as one message holds. One that is lost with a broken line was only a hint."""

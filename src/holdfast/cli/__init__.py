@@ -1,4 +1,4 @@
-"""The command line: `holdfast serve`, `migrate`, `doctor`, `audit`."""
+"""The command line: `holdfast serve`, `worker`, `migrate`, `doctor`, `audit`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ def _run(command: str, settings: Settings) -> int:
             from holdfast.cli.serve import serve
 
             return serve(settings)
+        case "worker":
+            from holdfast.cli.worker import worker
+
+            return worker(settings)
         case "migrate":
             from holdfast.cli.database import migrate_database
 
@@ -58,9 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="migrate the database and start the server")
     serve.add_argument("--host", help="address to listen on (127.0.0.1)")
     serve.add_argument("--port", help="port to listen on (8283)")
+    worker = commands.add_parser("worker", help="drive runs that servers accept, on the same Postgres")
     migrate = commands.add_parser("migrate", help="bring the database to this version's schema")
     doctor = commands.add_parser("doctor", help="say what is set up, what is missing and how to get it")
     audit = commands.add_parser("audit", help="check that the log of decisions is whole")
-    for command in (serve, migrate, doctor, audit):
+    for command in (serve, worker, migrate, doctor, audit):
         command.add_argument("--database", metavar="URL", help="sqlite:///path or postgresql://user@host/name")
     return parser

@@ -7,6 +7,8 @@ import ipaddress
 import logging
 import signal
 import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import uvicorn
 import uvloop
@@ -25,12 +27,17 @@ def serve(settings: Settings) -> int:
             file=sys.stderr,
         )
         return 2
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     for asked_to_stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(asked_to_stop, signal.SIG_IGN)  # uvicorn acts on it, then raises it again; stopping is no failure
+    return run_process(_serve(settings), settings)
+
+
+def run_process(work: Coroutine[Any, Any, int], settings: Settings) -> int:
+    """Run a process of Holdfast to its end, with its log, and say plainly why it could not start."""
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
-        return uvloop.run(_serve(settings))
+        return uvloop.run(work)
     except AlreadyRunning as error:
         print(f"holdfast: {error}", file=sys.stderr)
     except (SQLAlchemyError, ImportError) as error:
@@ -47,25 +54,30 @@ async def _serve(settings: Settings) -> int:
             lifespan="off",
             log_level="warning",
             access_log=False,
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds / 2)),
         )
         gc.freeze()  # what is there now stays to the end, so no collection needs to look at it again
-        server = Greeting(config, settings)
+        server = Greeting(config, settings, holdfast.engine.stop_taking)
         await server.serve()
         return 0 if server.started else 1
 
 
 class Greeting(uvicorn.Server):
-    """Says what to do next once the port is open."""
+    """Says what to do next once the port is open, and takes no more work once it is asked to stop."""
 
-    def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
+    def __init__(self, config: uvicorn.Config, settings: Settings, stop_taking: Callable[[], None]) -> None:
         super().__init__(config)
         self._settings = settings
+        self._stop_taking = stop_taking
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         await super().startup(sockets)  # type: ignore[arg-type]
         if self.started:
             print(greeting(self._settings), flush=True)
+
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        self._stop_taking()
+        await super().shutdown(sockets)  # type: ignore[arg-type]
 
 
 def greeting(settings: Settings) -> str:

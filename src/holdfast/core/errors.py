@@ -114,6 +114,12 @@ class TryLater(HoldfastError):
     pass
 
 
+class TooManyRuns(TryLater):
+    """We are full; the same request may succeed when others are done."""
+
+    retry_after_seconds = 1
+
+
 ModelErrorKind = Literal[
     "llm_error",  # the vendor failed (5xx, broken stream, anything unnamed)
     "llm_bad_request",  # the vendor refused the request

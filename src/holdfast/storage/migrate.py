@@ -1,7 +1,8 @@
 """Bringing a database to this version's schema.
 
 A database that is already there is recognised by one query, without loading Alembic, so that a start costs nothing.
-Migrations run in one transaction: one that fails leaves the database as it was.
+Migrations run in one transaction: one that fails leaves the database as it was. They only ever add, so a process of the
+version before goes on working beside the new one; one that starts on a database newer than itself leaves it alone.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def version_of(engine: Engine) -> str | None:
 def migrate(engine: Engine) -> tuple[str | None, str]:
     """Bring the database to `HEAD`; says where it was and where it is."""
     before = version_of(engine)
-    if before == HEAD:
-        return before, HEAD
+    if before is not None and before >= HEAD:
+        return before, before
     from alembic import command
 
     with engine.begin() as connection:

@@ -17,6 +17,7 @@ from holdfast.storage import checkpoint as checkpoints
 from holdfast.storage import claiming, log
 from holdfast.storage.database import Database
 from holdfast.storage.ledger import called_in_turn
+from holdfast.storage.limits import RunLimits, refuse_if_full
 from holdfast.storage.prepared import ACTIVE_RUN, fenced
 from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.run_keys import known_request, write_keys
@@ -26,8 +27,15 @@ from holdfast.storage.tables import runs
 
 
 class SqlRunStore:
-    def __init__(self, database: Database, clock: Clock, approvals_webhook: str | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        approvals_webhook: str | None = None,
+        limits: RunLimits | None = None,
+    ) -> None:
         self._database = database
+        self._limits = limits or RunLimits()
         self._clock = clock
         self._tell = approvals_webhook
 
@@ -40,7 +48,7 @@ class SqlRunStore:
     async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
         try:
             told = None if change is None else self._telling(change)
-            await self._database.write(_begin, run, lease, told, self._clock.now())
+            await self._database.write(_begin, run, lease, told, self._limits, self._clock.now())
         except Conflict as error:
             if "uq_runs_active_conversation" in str(error) or "runs.conversation_id" in str(error):
                 raise ConversationBusy(None) from error
@@ -112,12 +120,15 @@ def _change_idle(connection: Connection, change: Change, now: datetime) -> None:
     checkpoints.idle_change(connection, change, now)
 
 
-def _begin(connection: Connection, run: Run, lease: Lease | None, change: Change | None, now: datetime) -> None:
+def _begin(
+    connection: Connection, run: Run, lease: Lease | None, change: Change | None, limits: RunLimits, now: datetime
+) -> None:
     """Insert the run, and its first change with it. One active run per conversation: the index says so too."""
     if not run.queued:
         refuse_if_busy(connection, run.conversation_id)
     if not run.queued and run.request.get("when_busy") == "queue":
         _refuse_to_overtake(connection, run.conversation_id)
+    refuse_if_full(connection, run, limits)
     row = to_row(runs, run)
     row |= {"lease_epoch": 0, "lease_owner": None, "lease_expires_at": None}
     if lease is not None:

@@ -25,7 +25,11 @@ STOP_SECONDS = 15.0
 
 
 class ServerProcess:
-    def __init__(self, database_url: str, **environment: str) -> None:
+    """`holdfast serve`. With a `data_dir`, it shares that folder with other processes, as on one machine."""
+
+    command = "serve"
+
+    def __init__(self, database_url: str, data_dir: Path | None = None, **environment: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-server-")
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -34,10 +38,12 @@ class ServerProcess:
             "PATH": os.environ.get("PATH", ""),
             "HOME": self._folder.name,
             "HOLDFAST_DATABASE": database_url,
-            "HOLDFAST_DATA_DIR": self._folder.name,
+            "HOLDFAST_DATA_DIR": str(data_dir or self._folder.name),
+            "HOLDFAST_PORT": str(self.port),
             **environment,
         }
         self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0  # where the log of the present process begins
 
     @property
     def pid(self) -> int:
@@ -46,15 +52,14 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start and wait until it answers."""
-        command = [sys.executable, "-c", "from holdfast.cli import main; raise SystemExit(main())", "serve"]
+        command = [sys.executable, "-c", "from holdfast.cli import main; raise SystemExit(main())", self.command]
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--port", str(self.port)], env=self._environment, stdout=log, stderr=log
-            )
+            self._began = log.tell()
+            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"The server did not start:\n{self.log_path.read_text()}")
+                raise RuntimeError(f"The {self.command} did not start:\n{self.log_path.read_text()}")
             time.sleep(0.02)
 
     def _answers(self) -> bool:
@@ -69,6 +74,13 @@ class ServerProcess:
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+    def freeze(self) -> None:
+        """As a machine that stands still: SIGSTOP."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> int:
         """Ask it to stop, and wait; its exit code."""
@@ -88,6 +100,15 @@ class ServerProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
         self._folder.cleanup()
+
+
+class WorkerProcess(ServerProcess):
+    """`holdfast worker`."""
+
+    command = "worker"
+
+    def _answers(self) -> bool:
+        return b"worker is ready" in self.log_path.read_bytes()[self._began :]
 
 
 def _free_port() -> int:

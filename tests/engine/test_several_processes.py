@@ -1,0 +1,241 @@
+"""Several processes on one Postgres: each is an engine with connections and a bus of its own, as in real life."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from engine.house import House, opened
+from holdfast.bus.alone import Alone
+from holdfast.bus.postgres import PostgresBus
+from holdfast.bus.redis import RedisBus
+from holdfast.core.errors import TooManyRuns
+from holdfast.core.messages import Approval
+from holdfast.core.request import RunRequest
+from holdfast.ports.bus import Bus
+from holdfast.ports.toolbox import ToolJob
+from holdfast.storage.limits import RunLimits
+from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.testing.postgres import PostgresServer
+from holdfast.testing.script import Call, Hang, Say, Step
+
+SOON = 3.0  # far less than the lease, so only a hint can be this fast
+
+
+@pytest.fixture
+def shared_url(postgres_server: PostgresServer, postgres_template: str) -> AsyncIterator[str]:
+    yield postgres_server.create_database("several", template=postgres_template)
+    postgres_server.drop_database("several")
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def carried_by(request: pytest.FixtureRequest) -> str:
+    return str(request.param) if request.param == "postgres" else str(request.getfixturevalue("redis_url"))
+
+
+def bus_of(carried_by: str, url: str) -> Bus:
+    return PostgresBus(url) if carried_by == "postgres" else RedisBus(carried_by)
+
+
+def replies(house: House, *steps: Step) -> None:
+    """Each step is a reply of its own."""
+    for step in steps:
+        house.model.script(step)
+
+
+@asynccontextmanager
+async def api_and_worker(url: str, carried_by: str = "postgres") -> AsyncIterator[tuple[House, House]]:
+    """A process that only accepts and shows, and one that drives. Leases so long that nothing happens by their end."""
+    async with (
+        opened(url, owner="api", alone=False, most_runs=0, lease_seconds=60, bus=bus_of(carried_by, url)) as api,
+        opened(url, owner="worker", alone=False, lease_seconds=60, bus=bus_of(carried_by, url)) as worker,
+    ):
+        yield api, worker
+
+
+async def test_what_one_process_accepts_another_drives_and_the_first_streams(shared_url: str, carried_by: str) -> None:
+    async with api_and_worker(shared_url, carried_by) as (api, worker):
+        conversation = await api.agent()
+        worker.model.script(Say("hello from the worker"))
+        async with asyncio.timeout(SOON):
+            run = await api.finished(conversation)
+        assert (run.status, run.stop_reason) == ("completed", "end_turn")
+        assert await api.kinds(conversation) == ["System", "User", "Assistant"]
+        assert await api.records(run.id) == await worker.records(run.id)
+        assert api.model.requests == []
+
+
+async def test_a_run_is_cancelled_from_the_process_that_does_not_drive_it(shared_url: str, carried_by: str) -> None:
+    async with api_and_worker(shared_url, carried_by) as (api, worker):
+        conversation = await api.agent()
+        worker.model.script(Hang())
+        run = await api.start(conversation)
+        await worker.model_called(1)
+        async with asyncio.timeout(SOON):
+            assert await api.engine.cancel(run, "ann", "enough")
+        rested = await api.history.run(DEFAULT_ACTOR, run.id)
+        assert (rested.status, rested.cancel_asked_by) == ("cancelled", "ann")
+        worker.model.script(Say("and on it goes"))
+        async with asyncio.timeout(SOON):
+            assert (await api.finished(conversation)).status == "completed"
+
+
+async def test_a_message_interrupts_a_run_that_another_process_drives(shared_url: str) -> None:
+    async with api_and_worker(shared_url) as (api, worker):
+        conversation = await api.agent()
+        replies(worker, Hang(), Say("the second"))
+        first = await api.start(conversation)
+        await worker.model_called(1)
+        async with asyncio.timeout(SOON):
+            second = await api.finished(conversation, "no, this", when_busy="interrupt")
+        assert second.status == "completed"
+        assert (await api.history.run(DEFAULT_ACTOR, first.id)).status == "cancelled"
+
+
+async def test_a_queued_message_is_taken_up_when_its_turn_comes(shared_url: str) -> None:
+    async with api_and_worker(shared_url) as (api, worker):
+        conversation = await api.agent()
+        replies(worker, Hang(), Say("one"), Say("two"))
+        first = await api.start(conversation)
+        await worker.model_called(1)
+        second = await api.start(conversation, "next", when_busy="queue")
+        third = await api.start(conversation, "and then", when_busy="queue")
+        async with asyncio.timeout(SOON):
+            await api.engine.cancel(first)
+            await api.records(second.id)
+            await api.records(third.id)
+        texts = [record["content"] for record in await api.records(third.id) if "content" in record]
+        assert texts == ["two"]
+
+
+async def test_an_approval_is_answered_through_a_process_that_drives_nothing(shared_url: str) -> None:
+    async with api_and_worker(shared_url) as (api, worker):
+        conversation = await api.agent("pay", gated=("pay",))
+        replies(worker, Call("pay", id="c1"), Say("paid"))
+        async with asyncio.timeout(SOON):
+            assert (await api.finished(conversation)).stop_reason == "requires_approval"
+            request = RunRequest(answers=(Approval("c1", True),))
+            run = await api.engine.start(DEFAULT_ACTOR, conversation, request)
+            await api.records(run.id)
+        assert [job.name for job in worker.toolbox.calls] == ["pay"]
+        assert (await api.history.run(DEFAULT_ACTOR, run.id)).stop_reason == "end_turn"
+
+
+async def test_a_hundred_followers_cost_one_reader(shared_url: str) -> None:
+    async with api_and_worker(shared_url) as (api, worker):
+        gate = asyncio.Event()
+        conversation = await api.agent("wait")
+
+        async def wait(job: ToolJob) -> str:
+            await gate.wait()
+            return "waited"
+
+        worker.toolbox.does["wait"] = wait
+        replies(worker, Call("wait", id="c1"), Say("done"))
+        run = await api.start(conversation)
+        followers = [asyncio.create_task(api.records(run.id)) for _ in range(100)]
+        while not worker.toolbox.calls:  # noqa: ASYNC110 - the toolbox of the tests has no event for this
+            await asyncio.sleep(0.01)
+        reads = 0
+        read_log = api.wiring.store.read_log
+
+        async def counted(run_id: str, after: int, limit: int) -> object:
+            nonlocal reads
+            reads += 1
+            return await read_log(run_id, after, limit)
+
+        api.wiring.store.read_log = counted  # type: ignore[method-assign]
+        gate.set()
+        seen = await asyncio.wait_for(asyncio.gather(*followers), SOON)
+        assert all(records == seen[0] for records in seen)
+        assert reads < 20
+
+
+async def test_a_process_that_leaves_hands_its_runs_over_at_once(shared_url: str) -> None:
+    async with api_and_worker(shared_url) as (api, worker):
+        conversation = await api.agent()
+        async with opened(
+            shared_url, owner="leaving", alone=False, lease_seconds=60, bus=PostgresBus(shared_url)
+        ) as leaving:
+            leaving.model.script(Hang())
+            run = await leaving.start(conversation)
+            await leaving.model_called(1)
+            worker.model.script(Say("taken over"))
+            await leaving.engine.close(grace_seconds=0)
+        async with asyncio.timeout(SOON):
+            await api.records(run.id)
+        assert (await api.history.run(DEFAULT_ACTOR, run.id)).status == "completed"
+
+
+async def test_nothing_is_stuck_when_no_hint_ever_arrives(shared_url: str) -> None:
+    """The bus is only for speed."""
+    async with (
+        opened(shared_url, owner="api", alone=False, most_runs=0, lease_seconds=1, bus=Alone()) as api,
+        opened(shared_url, owner="worker", alone=False, lease_seconds=1, bus=Alone()) as worker,
+    ):
+        conversation = await api.agent()
+        replies(worker, Say("found by looking"), Hang())
+        async with asyncio.timeout(10):
+            assert (await api.finished(conversation)).status == "completed"
+            run = await api.start(conversation, "again")
+            await worker.model_called(2)
+            assert await api.engine.cancel(run)
+        assert (await api.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
+
+
+async def test_a_run_that_no_process_drives_is_cancelled_by_whoever_is_asked(shared_url: str) -> None:
+    async with opened(shared_url, owner="api", alone=False, most_runs=0) as api:
+        conversation = await api.agent()
+        run = await api.start(conversation)
+        async with asyncio.timeout(SOON):
+            assert await api.engine.cancel(run)
+        assert (await api.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
+        assert api.model.requests == []
+
+
+async def test_workers_share_what_there_is_and_take_nothing_twice(shared_url: str) -> None:
+    async with opened(shared_url, owner="api", alone=False, most_runs=0) as api:
+        conversations = [await api.agent() for _ in range(40)]
+        runs = [await api.start(conversation) for conversation in conversations]
+        async with (
+            opened(shared_url, owner="w1", alone=False, sweep=False, bus=PostgresBus(shared_url)) as one,
+            opened(shared_url, owner="w2", alone=False, sweep=False, bus=PostgresBus(shared_url)) as two,
+        ):
+            for house in (one, two):
+                replies(house, *[Say("done")] * 40)
+            await asyncio.gather(one.engine.open(alone=False), two.engine.open(alone=False))
+            for run in runs:
+                await asyncio.wait_for(api.records(run.id), 20)
+            assert len(one.model.requests) + len(two.model.requests) == 40
+
+
+async def test_beyond_its_room_a_process_leaves_runs_for_later(database_url: str) -> None:
+    async with opened(database_url, most_runs=2) as house:
+        conversations = [await house.agent() for _ in range(3)]
+        replies(house, Hang(), Hang(), Say("the third"))
+        first, _, third = [await house.start(conversation) for conversation in conversations]
+        assert (await house.history.run(DEFAULT_ACTOR, third.id)).status == "created"
+        await house.model_called(2)
+        await house.engine.cancel(first)
+        await asyncio.wait_for(house.records(third.id), SOON)
+        assert (await house.history.run(DEFAULT_ACTOR, third.id)).status == "completed"
+
+
+async def test_too_many_unfinished_or_queued_runs_are_refused_but_answers_are_not(database_url: str) -> None:
+    async with opened(database_url, limits=RunLimits(unfinished=3, queued=1)) as house:
+        waiting = await house.agent("pay", gated=("pay",))
+        replies(house, Call("pay", id="c1"), Hang(), Hang(), Hang())
+        await house.finished(waiting)
+        conversations = [await house.agent() for _ in range(3)]
+        for conversation in conversations[:2]:
+            await house.start(conversation)
+        queued = await house.start(conversations[0], "later", when_busy="queue")
+        with pytest.raises(TooManyRuns, match="wait in this conversation"):
+            await house.start(conversations[0], "later still", when_busy="queue")
+        with pytest.raises(TooManyRuns, match="unfinished"):
+            await house.start(conversations[2])
+        await house.engine.start(DEFAULT_ACTOR, waiting, RunRequest(answers=(Approval("c1", False, "no"),)))
+        await house.engine.cancel(queued)

