@@ -43,6 +43,7 @@ from holdfast.providers.kept import GuardedWorkshop, KeptProviders
 from holdfast.records import demo
 from holdfast.records.agents import Agents
 from holdfast.records.approvals import Approvals
+from holdfast.records.archives import Archives
 from holdfast.records.blocks import Blocks
 from holdfast.records.conversations import Conversations
 from holdfast.records.providers import Providers
@@ -50,6 +51,7 @@ from holdfast.records.tools import Tools
 from holdfast.settings import Settings
 from holdfast.storage.agents import SqlAgents
 from holdfast.storage.approvals import SqlApprovals
+from holdfast.storage.archives import SqlArchives
 from holdfast.storage.blocks import SqlBlocks
 from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
@@ -96,7 +98,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         await processes.start()
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, sealer, clock, stack)
-        toolbox = ByKind(Builtins(SqlMessageSearch(database), clock), processes, sealer)
+        toolbox = ByKind(Builtins(SqlMessageSearch(database), SqlArchives(database), clock), processes, sealer)
         stack.push_async_callback(toolbox.close)
         store = SqlRunStore(
             database, clock, settings.approvals_webhook, RunLimits(settings.most_unfinished, settings.most_queued)
@@ -186,6 +188,7 @@ def _rooms(
         agents=Agents(SqlAgents(database), models, clock, sealer),
         tools=Tools(SqlTools(database), SourceSchemas(), clock),
         blocks=Blocks(SqlBlocks(database), clock),
+        archives=Archives(SqlArchives(database), clock),
         conversations=Conversations(SqlConversations(database, clock), wiring.store, clock),
         history=SqlHistory(database),
         engine=engine,

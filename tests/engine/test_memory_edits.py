@@ -12,6 +12,7 @@ from holdfast.core.messages import SystemBody, ToolReturnsBody
 from holdfast.core.records import Block
 from holdfast.ports.toolbox import MemoryEdit, ToolJob, ToolOutcome
 from holdfast.records.blocks import Blocks
+from holdfast.storage.archives import SqlArchives
 from holdfast.storage.blocks import SqlBlocks
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.storage.search import SqlMessageSearch
@@ -28,7 +29,7 @@ class NoSearch:
 
 async def with_memory(house: House, *names: str) -> str:
     """An agent with these base tools, which truly run, and one block."""
-    builtins = Builtins(NoSearch(), house.wiring.clock)
+    builtins = Builtins(NoSearch(), SqlArchives(house.database), house.wiring.clock)
     for name in names:
         house.toolbox.does[name] = builtins.run
     return await house.agent(tools=list(names), memory_blocks=[HUMAN])
@@ -126,7 +127,7 @@ async def test_the_model_can_make_the_edit_again_on_what_it_was_told(database_ur
 async def test_an_edit_of_a_person_earlier_in_the_run_is_not_lost_either(database_url: str) -> None:
     """The run read the blocks when it began; the person wrote while an unrelated tool was at work."""
     async with opened(database_url) as house:
-        builtins = Builtins(NoSearch(), house.wiring.clock)
+        builtins = Builtins(NoSearch(), SqlArchives(house.database), house.wiring.clock)
         house.toolbox.does["memory_rethink"] = builtins.run
         conversation = await house.agent("look", tools=["memory_rethink"], memory_blocks=[HUMAN])
 
@@ -246,7 +247,8 @@ async def test_two_edits_of_one_result_are_written_together_or_not_at_all(databa
 async def test_a_search_of_the_conversation_does_not_find_the_request_that_asked_for_it(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent(tools=["conversation_search"])
-        house.toolbox.does["conversation_search"] = Builtins(SqlMessageSearch(house.database), house.wiring.clock).run
+        search, archives = SqlMessageSearch(house.database), SqlArchives(house.database)
+        house.toolbox.does["conversation_search"] = Builtins(search, archives, house.wiring.clock).run
         house.model.script(Say("A walrus, noted."))
         await house.finished(conversation, "My favourite animal is the walrus.")
         house.model.script(Say("Let me look for walrus."), Call("conversation_search", {"query": "walrus"}))

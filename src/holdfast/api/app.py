@@ -12,6 +12,8 @@ from holdfast import __version__
 from holdfast.api import (
     agents,
     approvals,
+    archival,
+    archives,
     blocks,
     conversations,
     health,
@@ -35,6 +37,8 @@ MODULES = (
     tool_runs,
     tools,
     blocks,
+    archives,
+    archival,
     conversations,
     approvals,
     runs,

@@ -23,6 +23,8 @@ AgentId = Annotated[str, Path(pattern=id_pattern("agent"))]
 ToolId = Annotated[str, Path(pattern=id_pattern("tool"))]
 BlockId = Annotated[str, Path(pattern=id_pattern("block"))]
 MessageId = Annotated[str, Path(pattern=id_pattern("message"))]
+ArchiveId = Annotated[str, Path(pattern=id_pattern("archive"))]
+PassageId = Annotated[str, Path(pattern=id_pattern("passage"))]
 StepId = Annotated[str, Path(pattern=id_pattern("step"))]
 
 

@@ -14,6 +14,7 @@ from holdfast.ports.model import ModelDirectory
 from holdfast.ports.search import MessageSearch
 from holdfast.records.agents import Agents
 from holdfast.records.approvals import Approvals
+from holdfast.records.archives import Archives
 from holdfast.records.blocks import Blocks
 from holdfast.records.conversations import Conversations
 from holdfast.records.providers import Providers
@@ -27,6 +28,7 @@ class Rooms:
     agents: Agents
     tools: Tools
     blocks: Blocks
+    archives: Archives
     conversations: Conversations
     history: History
     engine: Engine

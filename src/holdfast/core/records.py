@@ -82,6 +82,34 @@ class Block(Stamp):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Archive(Stamp):
+    """A collection of passages, which the agents it is attached to search and add to.
+
+    One that was `made_for` an agent goes with it, unless another agent uses it too.
+    """
+
+    id: str
+    org_id: str
+    name: str
+    made_for: str | None = None
+    description: str | None = None
+    embedding_config: Json | None = None
+    metadata: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage(Stamp):
+    """A piece of text in an archive. `created_at` is when it was true, if the client said so."""
+
+    id: str
+    org_id: str
+    archive_id: str
+    text: str
+    tags: tuple[str, ...] = ()
+    metadata: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provider(Stamp):
     """A model provider that an organisation brought with a key of its own. `name` is the front of its models' handles
     and never changes; `sealed` holds the credentials, as sealed JSON; `refreshed_at` is when it last said what it

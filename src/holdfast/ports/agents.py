@@ -45,6 +45,7 @@ class AgentFilter:
     created_by: str | None = None
     identity_id: str | None = None
     block_id: str | None = None
+    archive_id: str | None = None
 
 
 # The finished agent and its first messages, the system message first, once tools and blocks are known.

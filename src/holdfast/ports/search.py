@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, time
 from typing import Protocol
+
+from holdfast.core.errors import TellTheModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,19 @@ class Hit:
     text: str
     agent_id: str
     conversation_id: str
+
+
+def moment_in(text: str | None, end_of_day: time) -> datetime | None:
+    """A date, or a date and time, as a model wrote it; a bare date means the whole day."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise TellTheModel(f"{text!r} is not an ISO 8601 date or date and time.") from error
+    if len(text) == len("2026-01-31"):
+        moment = datetime.combine(moment.date(), end_of_day)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class MessageSearch(Protocol):

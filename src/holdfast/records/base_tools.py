@@ -75,14 +75,13 @@ BASE_TOOLS: tuple[BaseTool, ...] = (
         "Keep a piece of text in long-term memory. Write it so that it can be understood on its own, later.",
         {"content": _text("The text to keep."), "tags": _texts("Words to find it by.")},
         ("content",),
-        on_unknown="ask",
     ),
     BaseTool(
         "archival_memory_search",
         "letta_core",
-        "Search long-term memory for texts that are close in meaning to a query.",
+        "Search long-term memory. Texts that hold more of the query's words come first.",
         {
-            "query": _text("What to look for, in natural language."),
+            "query": _text("What to look for: the words that the text is likely to hold."),
             "tags": _texts("Only texts with these tags."),
             "tag_match_mode": _text("Whether one of the tags is enough, or all are needed.", enum=["any", "all"]),
             "top_k": _number("How many results at most.", 10),

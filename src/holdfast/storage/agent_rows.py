@@ -19,10 +19,12 @@ from holdfast.storage.checkpoint import message_row
 from holdfast.storage.conversations import insert_conversation
 from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.tables import (
+    agent_archives,
     agent_blocks,
     agent_tags,
     agent_tools,
     agents,
+    archives,
     blocks,
     context,
     conversations,
@@ -138,6 +140,11 @@ def _write_tags(connection: Connection, agent: Agent) -> None:
 
 
 def delete_agent(connection: Connection, actor: Actor, agent_id: str) -> None:
-    """Everything that hangs on the agent goes by cascade; blocks stay, other agents may use them."""
+    """Everything that hangs on the agent goes by cascade; blocks stay, other agents may use them. So do archives, but
+    for the one that was made for it and that nobody else uses."""
     get_agent(connection, actor, agent_id, locked=True)
+    used = select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == agent_id)
+    used_elsewhere = select(agent_archives.c.archive_id).where(agent_archives.c.agent_id != agent_id)
+    own = archives.c.document["made_for"].as_string() == agent_id
+    connection.execute(delete(archives).where(archives.c.id.in_(used), own, archives.c.id.not_in(used_elsewhere)))
     connection.execute(delete(agents).where(agents.c.id == agent_id))

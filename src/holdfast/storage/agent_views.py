@@ -22,6 +22,7 @@ from holdfast.storage.paging import page_rows
 from holdfast.storage.rows import from_row
 from holdfast.storage.situations import message_value
 from holdfast.storage.tables import (
+    agent_archives,
     agent_blocks,
     agent_tags,
     agent_tools,
@@ -69,6 +70,9 @@ def _conditions(connection: Connection, actor: Actor, which: AgentFilter) -> lis
         found.append(agents.c.name.icontains(which.query_text, autoescape=True))
     if which.identity_id is not None:
         found.append(holds(connection, agents.c.document, "identity_ids", which.identity_id))
+    if which.archive_id is not None:
+        attached = select(agent_archives.c.agent_id).where(agent_archives.c.archive_id == which.archive_id)
+        found.append(agents.c.id.in_(attached))
     if which.block_id is not None:
         attached = select(agent_blocks.c.agent_id).where(agent_blocks.c.block_id == which.block_id)
         found.append(agents.c.id.in_(attached))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, time
+from datetime import datetime, time
 
 from sqlalchemy import Connection, String, cast, or_, select
 
-from holdfast.core.errors import TellTheModel
 from holdfast.core.messages import (
     AssistantBody,
     Message,
@@ -17,7 +16,7 @@ from holdfast.core.messages import (
     UserBody,
     plain_text,
 )
-from holdfast.ports.search import Hit
+from holdfast.ports.search import Hit, moment_in
 from holdfast.storage.database import Database
 from holdfast.storage.situations import message_value
 from holdfast.storage.tables import messages, runs
@@ -42,22 +41,9 @@ class SqlMessageSearch:
         conversation_id: str | None = None,
         not_turn: str | None = None,
     ) -> Sequence[Hit]:
-        span = moment_of(start, time.min), moment_of(end, time.max)
+        span = moment_in(start, time.min), moment_in(end, time.max)
         scope = (org_id, agent_id, conversation_id, not_turn)
         return await self._database.read(_search, scope, (query or "").split(), tuple(roles), limit, span)
-
-
-def moment_of(text: str | None, end_of_day: time) -> datetime | None:
-    """A date, or a date and time; a bare date means the whole day."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise TellTheModel(f"{text!r} is not an ISO 8601 date or date and time.") from error
-    if len(text) == len("2026-01-31"):
-        moment = datetime.combine(moment.date(), end_of_day)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _search(

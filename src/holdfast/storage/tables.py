@@ -22,6 +22,9 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from holdfast.storage.archive_tables import agent_archives as agent_archives
+from holdfast.storage.archive_tables import archives as archives
+from holdfast.storage.archive_tables import passages as passages
 from holdfast.storage.columns import Document, Moment, id_column, only_where, org_column, owned_by, stamp_columns
 from holdfast.storage.columns import metadata as metadata
 from holdfast.storage.provider_tables import provider_models as provider_models

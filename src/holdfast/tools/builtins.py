@@ -10,22 +10,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from holdfast.core.errors import TellTheModel
-from holdfast.core.outward import date_text
+from holdfast.ports.archives import ArchiveStore
 from holdfast.ports.clock import Clock
 from holdfast.ports.sealing import Sealer, WrongKey
 from holdfast.ports.search import MessageSearch
 from holdfast.ports.toolbox import Toolbox, ToolJob, ToolOutcome
 from holdfast.tools import memory
-
-MAX_FOUND = 20
+from holdfast.tools.recall import Recall
 
 
 class Builtins:
     """Implements `ports.toolbox.Toolbox` for the base tools."""
 
-    def __init__(self, search: MessageSearch, clock: Clock) -> None:
-        self._search = search
+    def __init__(self, search: MessageSearch, archives: ArchiveStore, clock: Clock) -> None:
         self._clock = clock
+        recall = Recall(search, archives, clock)
         self._memory: dict[str, Callable[[ToolJob], ToolOutcome]] = {
             "memory": lambda job: memory.memory(job, self._clock.now()),
             "memory_insert": memory.insert,
@@ -33,7 +32,9 @@ class Builtins:
             "memory_rethink": memory.rethink,
         }
         self._others: dict[str, Callable[[ToolJob], Awaitable[ToolOutcome]]] = {
-            "conversation_search": self._conversation_search,
+            "conversation_search": recall.conversation_search,
+            "archival_memory_insert": recall.archival_memory_insert,
+            "archival_memory_search": recall.archival_memory_search,
         }
 
     async def run(self, job: ToolJob) -> ToolOutcome:
@@ -45,24 +46,6 @@ class Builtins:
 
     async def close(self) -> None:
         """Nothing is held open."""
-
-    async def _conversation_search(self, job: ToolJob) -> ToolOutcome:
-        """What was said before this turn: the request that asked for the search is not what it looks for."""
-        wanted = job.arguments
-        found = await self._search.search_messages(
-            org_id=job.org_id,
-            agent_id=job.agent_id,
-            query=wanted.get("query"),
-            roles=tuple(wanted.get("roles") or ()),
-            limit=min(int(wanted.get("limit") or 10), MAX_FOUND),
-            start=wanted.get("start_date"),
-            end=wanted.get("end_date"),
-            not_turn=job.turn_id,
-        )
-        if not found:
-            return ToolOutcome("success", "No messages found.")
-        lines = [f"[{date_text(hit.created_at)}] {hit.role}: {hit.text}" for hit in found]
-        return ToolOutcome("success", "\n".join(lines))
 
 
 class ByKind:

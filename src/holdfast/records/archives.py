@@ -1,0 +1,105 @@
+"""Archives: long-term memory that is not always in view. What a new archive and a new passage are like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast.core.records import Actor, Archive, Passage
+from holdfast.ports.archives import ArchiveStore, FoundPassage, PassageSearch
+from holdfast.ports.clock import Clock
+from holdfast.ports.ids import new_id
+from holdfast.ports.paging import Page
+
+_CHANGEABLE = ("name", "description")
+
+
+class Archives:
+    def __init__(self, store: ArchiveStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def create(self, actor: Actor, given: Mapping[str, Any]) -> Archive:
+        archive = new_archive(actor, given["name"], self._clock.now())
+        chosen = {key: given[key] for key in ("description", "embedding_config") if given.get(key) is not None}
+        archive = replace(archive, **chosen)
+        await self._store.create(archive)
+        return archive
+
+    async def get(self, actor: Actor, archive_id: str) -> Archive:
+        return await self._store.get(actor, archive_id)
+
+    async def listing(self, actor: Actor, name: str | None, agent_id: str | None, page: Page) -> Sequence[Archive]:
+        return await self._store.listing(actor, name, agent_id, page)
+
+    async def change(self, actor: Actor, archive_id: str, given: Mapping[str, Any]) -> Archive:
+        fields: dict[str, Any] = {key: given[key] for key in _CHANGEABLE if given.get(key) is not None}
+        fields |= {"updated_at": self._clock.now(), "updated_by": actor.user_id}
+        return await self._store.change(actor, archive_id, lambda archive: replace(archive, **fields))
+
+    async def delete(self, actor: Actor, archive_id: str) -> None:
+        await self._store.delete(actor, archive_id)
+
+    async def attach(self, actor: Actor, agent_id: str, archive_id: str) -> None:
+        await self._store.attach(actor, agent_id, archive_id)
+
+    async def detach(self, actor: Actor, agent_id: str, archive_id: str) -> None:
+        await self._store.detach(actor, agent_id, archive_id)
+
+    async def add(self, actor: Actor, archive_id: str, given: Sequence[Mapping[str, Any]]) -> Sequence[Passage]:
+        now = self._clock.now()
+        made = [new_passage(actor, archive_id, one, now) for one in given]
+        await self._store.add(actor, archive_id, made)
+        return made
+
+    async def add_for_agent(self, actor: Actor, agent_id: str, given: Mapping[str, Any]) -> Passage:
+        now = self._clock.now()
+        passage = new_passage(actor, "", given, now)
+        first = replace(new_archive(actor, f"Archive of {agent_id}", now), made_for=agent_id)
+        return await self._store.add_for_agent(actor.org_id, agent_id, passage, first)
+
+    async def of_agent(self, actor: Actor, agent_id: str, search: str | None, page: Page) -> Sequence[Passage]:
+        return await self._store.of_agent(actor, agent_id, search, page)
+
+    async def search(self, actor: Actor, wanted: PassageSearch) -> Sequence[FoundPassage]:
+        if wanted.archive_id is not None:
+            await self._store.get(actor, wanted.archive_id)
+        return await self._store.search(wanted)
+
+    async def remove_from_agent(self, actor: Actor, agent_id: str, passage_id: str) -> None:
+        await self._store.remove(actor, passage_id, agent_id=agent_id)
+
+    async def remove(self, actor: Actor, archive_id: str, passage_id: str) -> None:
+        await self._store.remove(actor, passage_id, archive_id=archive_id)
+
+
+def new_archive(actor: Actor, name: str, now: datetime) -> Archive:
+    return Archive(
+        id=new_id("archive"),
+        org_id=actor.org_id,
+        name=name,
+        created_at=now,
+        updated_at=now,
+        created_by=actor.user_id,
+        updated_by=actor.user_id,
+    )
+
+
+def new_passage(actor: Actor, archive_id: str, given: Mapping[str, Any], now: datetime) -> Passage:
+    """A moment without a zone is taken for UTC."""
+    said: datetime | None = given.get("created_at")
+    when = now if said is None else said if said.tzinfo else said.replace(tzinfo=UTC)
+    return Passage(
+        id=new_id("passage"),
+        org_id=actor.org_id,
+        archive_id=archive_id,
+        text=given["text"],
+        tags=tuple(dict.fromkeys(given.get("tags") or ())),
+        metadata=given.get("metadata"),
+        created_at=when,
+        updated_at=now,
+        created_by=actor.user_id,
+        updated_by=actor.user_id,
+    )

@@ -1,0 +1,34 @@
+"""The agent's own archive tools on a real database: what is run again after a crash adds nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.house import opened
+from holdfast.ports.archives import PassageSearch
+from holdfast.ports.toolbox import ToolJob, ToolOutcome
+from holdfast.storage.archives import SqlArchives
+from holdfast.storage.search import SqlMessageSearch
+from holdfast.testing.script import Call, Say
+from holdfast.tools.builtins import Builtins
+
+
+async def test_an_insert_that_is_run_again_with_the_same_key_adds_nothing(database_url: str) -> None:
+    async with opened(database_url) as house:
+        archives = SqlArchives(house.database)
+        builtins = Builtins(SqlMessageSearch(house.database), archives, house.wiring.clock)
+        conversation = await house.agent(tools=["archival_memory_insert"])
+
+        async def twice_at_once(job: ToolJob) -> ToolOutcome:
+            first, _second = await asyncio.gather(builtins.run(job), builtins.run(job))
+            return first
+
+        house.toolbox.does["archival_memory_insert"] = twice_at_once
+        for _ in range(2):
+            house.model.script(Call("archival_memory_insert", {"content": "the tide turns at six"}))
+            house.model.script(Say("kept"))
+            await house.finished(conversation)
+        agent = (await house.wiring.store.situation(conversation)).agent
+        found = await archives.search(PassageSearch(org_id=agent.org_id, agent_id=agent.id))
+        assert len(found) == 2  # two calls, each once
+        assert len({one.passage.archive_id for one in found}) == 1
