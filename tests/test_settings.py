@@ -137,6 +137,7 @@ def test_the_repr_shows_no_secret() -> None:
         ANTHROPIC_API_KEY="hunter2",
         GEMINI_API_KEY="hunter2",
         GROQ_API_KEY="hunter2",
+        AWS_SECRET_ACCESS_KEY="hunter2",
         HOLDFAST_DATABASE="postgresql://ann:hunter2@db/x",
         HOLDFAST_REDIS_URL="redis://:hunter2/@cache/0?password=hunter2&db=1",
         OPENAI_BASE_URL="https://ann:hunter2@proxy/v1",
@@ -146,12 +147,15 @@ def test_the_repr_shows_no_secret() -> None:
 
 
 def test_the_values_of_every_vendor_are_read_by_the_names_the_catalog_takes() -> None:
-    settings = read(OPENAI_API_KEY="a", GROQ_API_KEY="b", VLLM_API_BASE="http://gpu:8000")
+    settings = read(
+        OPENAI_API_KEY="a", GROQ_API_KEY="b", VLLM_API_BASE="http://gpu:8000", AWS_DEFAULT_REGION="eu-west-1"
+    )
     given = {name: value for name, value in settings.provider_values().items() if value}
     assert given == {
         "openai_api_key": "a",
         "groq_api_key": "b",
         "vllm_base_url": "http://gpu:8000",
+        "bedrock_region": "eu-west-1",
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,12 +12,14 @@ from holdfast.core.model import ModelRequest
 from holdfast.ports.model import Model
 from holdfast.providers.anthropic import Anthropic
 from holdfast.providers.calling import Retries
+from holdfast.providers.catalog import make
 from holdfast.providers.credentials import bearer, header
 from holdfast.providers.demo import Demo
 from holdfast.providers.gemini import Gemini
 from holdfast.providers.line import line_to
 from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.providers.responses import OpenAIResponses
+from holdfast.providers.vertex import Vertex
 from holdfast.testing.model_contract import ModelContract, Stage, simple_request
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import (
@@ -42,14 +45,15 @@ ONCE = Retries(attempts=1)
 class ServerStage:
     """A real provider against the model server."""
 
-    def __init__(self, model: Model, server: ModelServer, *cannot: type) -> None:
+    def __init__(self, model: Model, server: ModelServer, *cannot: type, named: str = "rehearsal") -> None:
         self.model = model
         self.cannot = frozenset(cannot)
         self._server = server
+        self._named = named
 
     def ask(self, *steps: Step) -> ModelRequest:
         self._server.script(*steps)
-        return simple_request("hello")
+        return replace(simple_request("hello"), model=self._named)
 
     async def closed(self) -> None:
         await self._server.wait_for_disconnect()
@@ -139,6 +143,36 @@ class TestAnthropic(ModelContract):
         async with ModelServer() as server:
             model = Anthropic(line_to("anthropic", server.url, header("x-api-key", "key"), retries=ONCE))
             yield ServerStage(model, server)
+            await model.close()
+
+
+class TestAzure(ModelContract):
+    @pytest.fixture(params=["", "2024-10-21"], ids=["v1", "dated"])
+    async def stage(self, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+        extras = {"api_version": request.param} if request.param else {}
+        async with ModelServer() as server:
+            model = make("azure", api_key="key", base_url=server.url, extras=extras, retries=ONCE)
+            yield ServerStage(model, server, Hide)
+            await model.close()
+
+
+class TestBedrock(ModelContract):
+    @pytest.fixture
+    async def stage(self) -> AsyncIterator[Stage]:
+        extras = {"region": "eu-west-1", "access_key": "AKID", "secret_key": "secret", "session_token": "token"}
+        async with ModelServer() as server:
+            model = make("bedrock", base_url=server.url, extras=extras, retries=ONCE)
+            yield ServerStage(model, server, named="us.anthropic.claude-sonnet-4-5-v1:0")
+            await model.close()
+
+
+class TestVertex(ModelContract):
+    @pytest.fixture(params=["gemini-2.5-flash", "claude-sonnet-4-5"])
+    async def stage(self, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+        async with ModelServer() as server:
+            line = line_to("google_vertex", server.url, bearer("token"), retries=ONCE)
+            model = Vertex(line, "project", "global")
+            yield ServerStage(model, server, named=request.param)
             await model.close()
 
 

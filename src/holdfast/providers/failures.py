@@ -27,6 +27,7 @@ _BY_STATUS: dict[int, ModelErrorKind] = {
     403: "llm_authentication",
     408: "llm_timeout",
     413: "context_overflow",
+    424: "llm_error",  # Bedrock's own word for a model that failed
     429: "llm_rate_limit",
     503: "llm_overloaded",
     504: "llm_timeout",
@@ -54,6 +55,16 @@ _BY_NAME: dict[str, ModelErrorKind] = {
     "server_is_overloaded": "llm_overloaded",
     "slow_down": "llm_overloaded",
     "timeout_error": "llm_timeout",
+}
+
+# Bedrock's exceptions inside a stream, by their names.
+_BY_NAME |= {
+    "internalServerException": "llm_error",
+    "modelStreamErrorException": "llm_error",
+    "modelTimeoutException": "llm_timeout",
+    "serviceUnavailableException": "llm_overloaded",
+    "throttlingException": "llm_rate_limit",
+    "validationException": "llm_bad_request",
 }
 
 _REFINED: frozenset[ModelErrorKind] = frozenset({"context_overflow", "llm_insufficient_credits"})

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import aiohttp
 
 from holdfast.providers.calling import Retries
 from holdfast.providers.credentials import Credentials
-from holdfast.providers.http import Timeouts
+from holdfast.providers.http import Splitter, Timeouts
 from holdfast.providers.line import Line, line_to
+from holdfast.providers.sse import EventSplitter
 from holdfast.providers.vendors import Vendor
 
 
@@ -36,7 +37,14 @@ class Given:
     def is_custom(self) -> bool:
         return self.url != self.vendor.base_url
 
-    def line(self, credentials: Credentials, *, url: str | None = None, embedding_name: str | None = None) -> Line:
+    def line(
+        self,
+        credentials: Credentials,
+        *,
+        url: str | None = None,
+        embedding_name: str | None = None,
+        new_splitter: Callable[[], Splitter] = EventSplitter,
+    ) -> Line:
         return line_to(
             self.name,
             url or self.url,
@@ -46,4 +54,5 @@ class Given:
             session=self.session,
             timeouts=self.timeouts,
             retries=self.retries,
+            new_splitter=new_splitter,
         )

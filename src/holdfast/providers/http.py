@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import aiohttp
 import orjson
+from yarl import URL
 
 from holdfast.core.errors import ModelError
 from holdfast.ports.outbound import AddressRefused
@@ -131,9 +132,9 @@ class Http:
     async def get_json(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
         return await self._asked("GET", url, headers or {}, b"")
 
-    async def post_json(self, url: str, body: bytes) -> Any:
-        """A small question with a small answer, as listings need."""
-        return await self._asked("POST", url, {"content-type": "application/json"}, body)
+    async def post_json(self, url: str, body: bytes, content_type: str = "application/json") -> Any:
+        """A small question with a small answer in JSON, as listings and tokens need."""
+        return await self._asked("POST", url, {"content-type": content_type}, body)
 
     async def _asked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         sent = {**headers, **await self._credentials.headers(method, url, body)}
@@ -143,7 +144,7 @@ class Http:
     async def _json(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         limit = aiohttp.ClientTimeout(total=self.timeouts.listing_seconds)
         try:
-            request = self._session().request(method, url, data=body or None, headers=headers, timeout=limit)
+            request = self._session().request(method, _as_it_is(url), data=body or None, headers=headers, timeout=limit)
             async with request as response:
                 if response.status != 200:
                     raise await self._failure(response)
@@ -184,7 +185,9 @@ class Http:
         sent = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
         async with asyncio.timeout(connect + self.timeouts.first_byte_seconds):
             try:
-                return await self._session().post(url, data=body, headers={**sent, **headers}, timeout=phases)
+                return await self._session().post(
+                    _as_it_is(url), data=body, headers={**sent, **headers}, timeout=phases
+                )
             except AddressRefused as refused:
                 raise ModelError("llm_bad_request", f"{self._vendor}: {refused}") from refused
 
@@ -206,6 +209,11 @@ class Http:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._own
+
+
+def _as_it_is(url: str) -> URL:
+    """A path that we quoted is sent that way: it may be signed."""
+    return URL(url, encoded="%" in url)
 
 
 def _timed_out(vendor: str, what: str) -> ModelError:

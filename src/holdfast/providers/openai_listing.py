@@ -47,6 +47,7 @@ def info_of(line: Line, entry: Entry) -> ModelInfo:
     window = _number(entry, _WINDOWS) or _number(entry.get("top_provider"), _WINDOWS) or _trained_window(entry)
     writes = _number(entry, _OUTPUTS) or _number(entry.get("top_provider"), _OUTPUTS)
     provider = line.embedding_name if embeds else line.name
+    told = _told_abilities(entry)
     return ModelInfo(
         handle=f"{provider}/{model}",
         name=model,
@@ -55,7 +56,7 @@ def info_of(line: Line, entry: Entry) -> ModelInfo:
         context_window=window or (limits.context_window if limits else None),
         max_output_tokens=writes or (limits.max_output_tokens if limits else None),
         endpoint=line.base_url,
-        abilities=frozenset() if embeds else _told_abilities(entry) or abilities_of(model),
+        abilities=frozenset() if embeds else abilities_of(model) if told is None else told,
         kind="embedding" if embeds else "llm",
         embedding_dim=embedding_dimensions_of(model) if embeds else None,
     )
@@ -134,13 +135,13 @@ def _trained_window(entry: Entry) -> int | None:
     return _number(meta, ("n_ctx", "n_ctx_train"))
 
 
-def _told_abilities(entry: Entry) -> frozenset[str]:
+def _told_abilities(entry: Entry) -> frozenset[str] | None:
     """From what an entry says of itself: OpenRouter's modalities and parameters, or a map of capabilities."""
     modalities = (entry.get("architecture") or {}).get("input_modalities") if "architecture" in entry else None
     parameters = entry.get("supported_parameters")
     can = entry.get("capabilities")
     if modalities is None and parameters is None and not isinstance(can, Mapping):
-        return frozenset()
+        return None
     can = can if isinstance(can, Mapping) else {}
     said = {
         "images": "image" in (modalities or ()) or can.get("vision"),

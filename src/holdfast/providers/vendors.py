@@ -37,6 +37,8 @@ _ALL = (
     Vendor("anthropic", "anthropic", "https://api.anthropic.com"),
     Vendor("google_ai", "gemini", "https://generativelanguage.googleapis.com/v1beta", variable="gemini"),
     Vendor("azure", "azure", needs=("api_key", "base_url"), quirks=OPENAI),
+    Vendor("bedrock", "bedrock", needs=("region", "api_key|secret_key")),
+    Vendor("google_vertex", "vertex", needs=("project", "location")),
     Vendor(
         "openrouter",
         "openai_chat",

@@ -6,7 +6,7 @@ and the part, as `groq_api_key`. The names of the variables are the vendors' own
 
 from __future__ import annotations
 
-from holdfast.settings.reading import HTTP_URL, TEXT, Reader, Variable
+from holdfast.settings.reading import ANY_TEXT, HTTP_URL, TEXT, Reader, Variable
 
 _WIRES = ("auto", "chat", "responses")
 
@@ -93,5 +93,22 @@ VENDOR_VARIABLES: tuple[Variable, ...] = (
         "AZURE_API_VERSION",
         "The API version of Azure OpenAI's older, dated API. Unset: its v1 API, which has none.",
         "OPENAI_API_VERSION",
+    ),
+    _extra("bedrock_region", "AWS_REGION", "The region in which Bedrock is called.", "AWS_DEFAULT_REGION"),
+    _extra("bedrock_access_key", "AWS_ACCESS_KEY_ID", "The access key for Bedrock."),
+    _extra("bedrock_secret_key", "AWS_SECRET_ACCESS_KEY", "The secret of that access key.", secret=True),
+    _extra("bedrock_session_token", "AWS_SESSION_TOKEN", "The token of temporary keys for Bedrock.", secret=True),
+    _key("bedrock", "Bedrock, in place of an access key", "AWS_BEARER_TOKEN_BEDROCK"),
+    _extra("google_vertex_project", "GOOGLE_CLOUD_PROJECT", "The project in which Vertex AI is called."),
+    _extra(
+        "google_vertex_location",
+        "GOOGLE_CLOUD_LOCATION",
+        "The location in which Vertex AI is called, for instance global or europe-west1.",
+    ),
+    _extra(
+        "google_vertex_credentials",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "A service account for Vertex AI: its JSON file. Unset: the machine's own account is asked for a token.",
+        reader=ANY_TEXT,
     ),
 )

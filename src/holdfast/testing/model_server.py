@@ -1,5 +1,5 @@
 """A model server on the vendors' real wires, for tests, demos and benchmarks: OpenAI's two,
-Anthropic's and Gemini's.
+Anthropic's, Gemini's, and the clouds' forms of them (see `dialects`).
 
 It answers from a script, one reply per request in order, and behaves like the built-in demo model when the script is
 empty. It records every request, and when its client went away, so that a test can say "the connection was closed".
@@ -22,20 +22,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, get_args
 
 import orjson
 from aiohttp import web
 
-from holdfast.core.model import ModelRequest
-from holdfast.providers.demo import CONTEXT_WINDOW, MODEL
-from holdfast.testing import anthropic_wire, gemini_wire, openai_wire, responses_wire
-from holdfast.testing.anthropic_wire import AnthropicWire
-from holdfast.testing.gemini_wire import GeminiWire
-from holdfast.testing.openai_wire import OpenAIWire
-from holdfast.testing.playing import ServerWire, hang, pause, play
-from holdfast.testing.responses_wire import ResponsesWire
+from holdfast.providers.demo import CONTEXT_WINDOW
+from holdfast.testing import anthropic_wire, openai_wire
+from holdfast.testing.dialects import ANTHROPIC_MODELS, LISTED_AT, OPENAI_MODELS, SPOKEN_AT, Dialect
+from holdfast.testing.playing import hang, pause, play
 from holdfast.testing.script import (
     Drop,
     Fail,
@@ -51,9 +48,6 @@ from holdfast.testing.script import (
 KEPT_REQUESTS = 1000
 PATIENCE_SECONDS = 10.0  # a test that waits longer than this waits for something that will not come
 MAX_BODY_BYTES = 256 * 1024 * 1024
-OPENAI_MODELS = (MODEL, "gpt-4o-mini", "text-embedding-3-small")
-ANTHROPIC_MODELS = (MODEL, "claude-sonnet-4-5")
-GEMINI_MODELS = (MODEL, "gemini-2.5-flash", "gemini-embedding-001")
 _STEPS: dict[str, type[Step]] = {kind.__name__: kind for kind in get_args(Step)}
 _STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache"}
 
@@ -68,21 +62,6 @@ class Received:
     arrived_at: float = field(default_factory=time.monotonic)
     answered_at: float | None = None
     disconnected_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    """What the server needs to know of a wire."""
-
-    wire: Callable[[str], ServerWire]
-    read: Callable[[Mapping[str, Any]], ModelRequest]
-    failure: Callable[[int, str], dict[str, Any]]
-
-
-_OPENAI = _Dialect(OpenAIWire, openai_wire.read_request, openai_wire.failure)
-_RESPONSES = _Dialect(ResponsesWire, responses_wire.read_request, openai_wire.failure)
-_GEMINI = _Dialect(GeminiWire, gemini_wire.read_request, gemini_wire.failure)
-_ANTHROPIC = _Dialect(AnthropicWire, anthropic_wire.read_request, anthropic_wire.failure)
 
 
 class ModelServer:
@@ -132,13 +111,11 @@ class ModelServer:
 
     async def __aenter__(self) -> ModelServer:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._let_in])
-        app.router.add_post("/v1/chat/completions", self._openai)
-        app.router.add_post("/v1/responses", self._responses)
-        app.router.add_post("/v1/messages", self._anthropic)
-        app.router.add_post("/v1beta/models/{model}:streamGenerateContent", self._gemini)
-        app.router.add_post("/v1beta/models/{model}:generateContent", self._gemini)
+        for path, dialect in SPOKEN_AT.items():
+            app.router.add_post(path, partial(self._answer, dialect))
+        for path, listing in LISTED_AT.items():
+            app.router.add_get(path, partial(_list, listing))
         app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/v1beta/models", _gemini_models)
         app.router.add_post("/script", self._scripted)
         app.router.add_get("/received", self._told)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
@@ -175,19 +152,7 @@ class ModelServer:
             return web.json_response(anthropic_wire.listing(ANTHROPIC_MODELS, CONTEXT_WINDOW))
         return web.json_response(openai_wire.listing(self.openai_models, CONTEXT_WINDOW))
 
-    async def _openai(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, _OPENAI)
-
-    async def _responses(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, _RESPONSES)
-
-    async def _gemini(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, _GEMINI)
-
-    async def _anthropic(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, _ANTHROPIC)
-
-    async def _answer(self, request: web.Request, dialect: _Dialect) -> web.StreamResponse:
+    async def _answer(self, dialect: Dialect, request: web.Request) -> web.StreamResponse:
         body = orjson.loads(await request.read())
         received = Received(request.path, {name.lower(): text for name, text in request.headers.items()}, body)
         self.received.append(received)
@@ -206,14 +171,14 @@ class ModelServer:
         finally:
             self._changed.set()
 
-    async def _play(self, request: web.Request, dialect: _Dialect, body: Mapping[str, Any]) -> web.StreamResponse:
+    async def _play(self, request: web.Request, dialect: Dialect, body: Mapping[str, Any]) -> web.StreamResponse:
         steps = self._next_steps(dialect, body)
         wire = dialect.wire(str(body.get("model") or request.match_info.get("model", "")))
         if steps and isinstance(fail := steps[0], Fail):
             said = dialect.failure(fail.status, fail.message) if fail.body is None else fail.body
             text = said if isinstance(said, str) else orjson.dumps(said).decode()
             return web.Response(status=fail.status, text=text, headers=fail.headers, content_type="application/json")
-        if not body.get("stream") and ":stream" not in request.path:
+        if not body.get("stream") and "stream" not in request.path:
             await pause(steps)
             return web.Response(body=orjson.dumps(wire.whole(steps)), content_type="application/json")
         if steps and isinstance(steps[0], Hang):
@@ -226,7 +191,7 @@ class ModelServer:
             await response.write_eof()
         return response
 
-    def _next_steps(self, dialect: _Dialect, body: Mapping[str, Any]) -> Sequence[Step]:
+    def _next_steps(self, dialect: Dialect, body: Mapping[str, Any]) -> Sequence[Step]:
         if self._script:
             return self._script.popleft()
         return demo_steps(dialect.read(body)) if self._always is None else self._always
@@ -243,8 +208,8 @@ class ModelServer:
         )
 
 
-async def _gemini_models(request: web.Request) -> web.Response:
-    return web.json_response(gemini_wire.listing(GEMINI_MODELS, CONTEXT_WINDOW))
+async def _list(listing: Any, request: web.Request) -> web.Response:
+    return web.json_response(listing)
 
 
 async def _serve(host: str, port: int, always: Sequence[Step] | None) -> None:
