@@ -30,6 +30,7 @@ from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.webhooks import Mail, Webhooks
 from holdfast.engine.wiring import Wiring
 from holdfast.outbound.client import GuardedClient
+from holdfast.outbound.resolving import GuardedAddresses
 from holdfast.outbound.session import guarded_session
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
@@ -46,6 +47,7 @@ from holdfast.records.approvals import Approvals
 from holdfast.records.archives import Archives
 from holdfast.records.blocks import Blocks
 from holdfast.records.conversations import Conversations
+from holdfast.records.mcp_servers import McpServers
 from holdfast.records.providers import Providers
 from holdfast.records.tools import Tools
 from holdfast.settings import Settings
@@ -57,6 +59,7 @@ from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
 from holdfast.storage.history import SqlHistory
 from holdfast.storage.limits import RunLimits
+from holdfast.storage.mcp_servers import SqlMcpServers
 from holdfast.storage.migrate import migrate
 from holdfast.storage.outbox import SqlOutbox
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
@@ -67,6 +70,7 @@ from holdfast.storage.sealing import AesSealer
 from holdfast.storage.search import SqlMessageSearch
 from holdfast.storage.tools import SqlTools
 from holdfast.tools.builtins import Builtins, ByKind
+from holdfast.tools.mcp.toolbox import McpToolbox
 from holdfast.tools.process import ProcessToolbox
 from holdfast.tools.schema import SourceSchemas
 
@@ -98,7 +102,8 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         await processes.start()
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, sealer, clock, stack)
-        toolbox = ByKind(Builtins(SqlMessageSearch(database), SqlArchives(database), clock), processes, sealer)
+        mcp = _mcp_toolbox(settings, database, sealer)
+        toolbox = ByKind(Builtins(SqlMessageSearch(database), SqlArchives(database), clock), processes, mcp, sealer)
         stack.push_async_callback(toolbox.close)
         store = SqlRunStore(
             database, clock, settings.approvals_webhook, RunLimits(settings.most_unfinished, settings.most_queued)
@@ -118,7 +123,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             tool_limits=ToolLimits(wall_seconds=settings.tool_timeout_seconds),
         )
         engine = Engine(wiring)
-        rooms = _rooms(database, clock, models, providers, wiring, engine, sealer)
+        rooms = _rooms(database, clock, models, providers, wiring, engine, sealer, mcp)
         await engine.open(alone=database.is_sqlite, dead=presence.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
         _open_chores(settings, database, wiring, stack)
@@ -144,6 +149,16 @@ async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStac
     await bus.open()
     stack.push_async_callback(bus.close)
     return bus
+
+
+def _mcp_toolbox(settings: Settings, database: Database, sealer: Sealer) -> McpToolbox:
+    return McpToolbox(
+        SqlMcpServers(database),
+        sealer,
+        GuardedAddresses(allow_private=settings.allow_private_urls),
+        connect_seconds=settings.mcp_timeout_seconds,
+        stdio=settings.mcp_stdio_unsandboxed,
+    )
 
 
 def _open_chores(settings: Settings, database: Database, wiring: Wiring, stack: AsyncExitStack) -> None:
@@ -181,12 +196,14 @@ def _rooms(
     wiring: Wiring,
     engine: Engine,
     sealer: Sealer,
+    mcp: McpToolbox,
 ) -> Rooms:
     return Rooms(
         models=models,
         providers=providers,
         agents=Agents(SqlAgents(database), models, clock, sealer),
         tools=Tools(SqlTools(database), SourceSchemas(), clock),
+        mcp_servers=McpServers(SqlMcpServers(database), mcp, sealer, clock),
         blocks=Blocks(SqlBlocks(database), clock),
         archives=Archives(SqlArchives(database), clock),
         conversations=Conversations(SqlConversations(database, clock), wiring.store, clock),

@@ -17,6 +17,7 @@ from holdfast.records.approvals import Approvals
 from holdfast.records.archives import Archives
 from holdfast.records.blocks import Blocks
 from holdfast.records.conversations import Conversations
+from holdfast.records.mcp_servers import McpServers
 from holdfast.records.providers import Providers
 from holdfast.records.tools import Tools
 
@@ -27,6 +28,7 @@ class Rooms:
     providers: Providers
     agents: Agents
     tools: Tools
+    mcp_servers: McpServers
     blocks: Blocks
     archives: Archives
     conversations: Conversations

@@ -15,6 +15,7 @@ from holdfast.api.tools import Requirement
 from holdfast.core.messages import Message, ToolResult, ToolReturnsBody
 from holdfast.core.outward import outward, result_wire
 from holdfast.ports.ids import new_id
+from holdfast.ports.toolbox import ToolOutcome
 
 router = APIRouter(tags=["tools"])
 
@@ -71,15 +72,17 @@ async def generate_json_schema(rooms: InRooms, actor: AsActor, body: Annotated[C
 async def run_tool_for_agent(
     rooms: InRooms, actor: AsActor, agent_id: AgentId, tool_name: str, body: Annotated[ToolRun, body_of(ToolRun)]
 ) -> Json:
-    outcome = await rooms.by_hand.run_for_agent(actor, agent_id, tool_name, body.args)
+    return Json(execution_wire(await rooms.by_hand.run_for_agent(actor, agent_id, tool_name, body.args)))
+
+
+def execution_wire(outcome: ToolOutcome) -> dict[str, Any]:
+    """What came of a tool that was run by hand."""
     shown = result_wire(ToolResult("", outcome.status, outcome.content, outcome.stdout or None, outcome.stderr or None))
-    return Json(
-        {
-            "status": outcome.status,
-            "func_return": shown["tool_return"],
-            "agent_state": None,
-            "stdout": shown["stdout"],
-            "stderr": shown["stderr"],
-            "sandbox_config_fingerprint": None,
-        }
-    )
+    return {
+        "status": outcome.status,
+        "func_return": shown["tool_return"],
+        "agent_state": None,
+        "stdout": shown["stdout"],
+        "stderr": shown["stderr"],
+        "sandbox_config_fingerprint": None,
+    }

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.core.lifecycle import RunStatus, StopReason
 from holdfast.core.model import Usage
 from holdfast.core.state import OnUnknown
 
 Json = Mapping[str, Any]
+McpKind = Literal["streamable_http", "sse", "stdio"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,30 @@ class Tool(Stamp):
     project_id: str | None = None
     on_unknown: OnUnknown = "ask"
     approval_expiry: Json | None = None
+    mcp: Json | None = None  # which server offers it: server_id, tool_name there, and the server's revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer(Stamp):
+    """A server of other people's tools. Values of `auth_token`, `custom_headers` and `env` are sealed.
+
+    `revision` names what the server's tools lead to: it changes when the address or the command does, and an approval
+    that was asked for before then no longer holds. `trouble` says why its tools could not be read the last time.
+    """
+
+    id: str
+    org_id: str
+    server_name: str
+    kind: McpKind
+    revision: str
+    server_url: str | None = None
+    auth_header: str | None = None
+    auth_token: str | None = None
+    custom_headers: Mapping[str, str] | None = None
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

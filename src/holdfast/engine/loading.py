@@ -104,8 +104,10 @@ def hand_of(tool: Tool) -> Hand:
 
 
 def digest_of_tool(tool: Tool) -> str:
-    """What an approval is bound to: the code, what it is told of, and the packages it runs with."""
+    """What an approval is bound to: the code, what it is told of, the packages it runs with, where it leads."""
     told = [tool.source_code, tool.json_schema, tool.pip_requirements, tool.npm_requirements, tool.tool_type]
+    if tool.mcp is not None:
+        told.append(tool.mcp)
     return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

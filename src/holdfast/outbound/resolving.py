@@ -13,7 +13,7 @@ import socket
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from holdfast.outbound.addresses import is_outside
-from holdfast.ports.outbound import AddressRefused
+from holdfast.ports.outbound import AddressRefused, Unreachable
 
 HOW_TO_ALLOW = "Set HOLDFAST_ALLOW_PRIVATE_URLS=true to allow addresses inside your network."
 
@@ -54,3 +54,16 @@ class GuardedResolver(AbstractResolver):
 
     async def close(self) -> None:
         """Nothing is held."""
+
+
+class GuardedAddresses:
+    """Implements `ports.outbound.AddressBook` by the same rules, also for an address that is written as a number."""
+
+    def __init__(self, *, allow_private: bool) -> None:
+        self._resolver = GuardedResolver(allow_private=allow_private)
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        try:
+            return [found["host"] for found in await self._resolver.resolve(host, port)]
+        except (OSError, UnicodeError) as unknown:
+            raise Unreachable(f"{host} could not be found: {unknown}") from unknown

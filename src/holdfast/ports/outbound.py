@@ -6,7 +6,7 @@ the operator allows that, also not by a redirect or by a name that resolves ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -49,3 +49,13 @@ class Outbound(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class AddressBook(Protocol):
+    """For whoever has to make the connection itself, with a library that knows nothing of our rules."""
+
+    async def addresses(self, host: str, port: int) -> Sequence[str]:
+        """Where the name leads, checked: connect to one of these and look nothing up again.
+
+        Raises `AddressRefused` or `Unreachable`."""
+        ...

@@ -41,6 +41,7 @@ class ToolJob:
     pip_requirements: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
     tool_type: str = "custom"
+    mcp: Mapping[str, Any] | None = None
     agent_id: str = ""
     conversation_id: str = ""
     turn_id: str = ""

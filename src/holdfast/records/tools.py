@@ -26,7 +26,7 @@ from holdfast.records.tool_search import SEARCHED, Found, best
 CUSTOM = "custom"
 UNSAID_SOURCE_TYPE = "json"  # what clients are used to read when they did not send one
 
-_OWN = frozenset({"id", "org_id", "name", "tool_type", "created_at", "updated_at", "created_by", "updated_by"})
+_OWN = frozenset({"id", "org_id", "name", "tool_type", "created_at", "updated_at", "created_by", "updated_by", "mcp"})
 _SETTABLE = frozenset(f.name for f in fields(Tool)) - _OWN
 _LISTS = ("tags", "pip_requirements", "npm_requirements")
 _SCHEMA_SOURCES = ("source_code", "json_schema", "args_json_schema")
@@ -43,7 +43,12 @@ class Tools:
         schema = schema_for(self._schemas, given["source_code"], given)
         told = _told(_settable(given), schema)
         new = _new_tool(actor, schema["name"], told, self._clock.now())
-        stamp: dict[str, Any] = {"tool_type": CUSTOM, "updated_at": new.updated_at, "updated_by": actor.user_id}
+        stamp: dict[str, Any] = {
+            "tool_type": CUSTOM,
+            "mcp": None,
+            "updated_at": new.updated_at,
+            "updated_by": actor.user_id,
+        }
         return await self._store.put(new, lambda existing: replace(existing, **told, **stamp))
 
     async def change(self, actor: Actor, tool_id: str, given: Mapping[str, Any]) -> Tool:
@@ -89,7 +94,7 @@ def changed(reader: SchemaReader, actor: Actor, given: Mapping[str, Any], now: d
     new = {key: chosen[key] for key in _SCHEMA_SOURCES if key in chosen and chosen[key] != getattr(tool, key)}
     name = tool.name
     if new and tool.tool_type != CUSTOM:
-        raise Invalid(f"{tool.name} is a built-in tool: its source and schema cannot be changed.")
+        raise Invalid(f"{tool.name} was not made from source: its source and schema cannot be changed.")
     if new:
         said = {"args_json_schema": tool.args_json_schema, "source_type": tool.source_type, **chosen}
         if "source_code" in new and "args_json_schema" not in new:

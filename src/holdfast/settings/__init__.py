@@ -46,6 +46,8 @@ class Settings:
     most_queued: int
     shutdown_seconds: float
     tool_timeout_seconds: float
+    mcp_timeout_seconds: float
+    mcp_stdio_unsandboxed: bool
     event_retention_days: int
     max_body_bytes: int
     webhook_secret: str | None

@@ -154,6 +154,22 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="How long one call of a tool may take.",
     ),
     Variable(
+        field="mcp_timeout_seconds",
+        name="HOLDFAST_MCP_TIMEOUT_SECONDS",
+        aliases=("MCP_CONNECT_TO_SERVER_TIMEOUT",),
+        reader=number(0.1, 3600),
+        default="30",
+        meaning="How long an MCP server may take until it can be talked to, and to list its tools.",
+    ),
+    Variable(
+        field="mcp_stdio_unsandboxed",
+        name="HOLDFAST_MCP_STDIO_UNSANDBOXED",
+        reader=SWITCH,
+        default="false",
+        meaning="Whether users may add MCP servers over stdio. That lets whoever may use the API start any program on "
+        "this machine, as the server's user and outside every sandbox.",
+    ),
+    Variable(
         field="event_retention_days",
         name="HOLDFAST_EVENT_RETENTION_DAYS",
         reader=whole_number(1, 36_500),

@@ -105,6 +105,18 @@ tools = Table(
     Index("ix_tools_org_created", "org_id", "created_at", "id"),
 )
 
+mcp_servers = Table(
+    "mcp_servers",
+    metadata,
+    id_column(),
+    org_column(),
+    Column("server_name", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("document", Document, nullable=False),
+    *stamp_columns(),
+    UniqueConstraint("org_id", "server_name"),
+)
+
 agent_tools = Table(
     "agent_tools",
     metadata,

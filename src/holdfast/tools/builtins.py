@@ -49,19 +49,23 @@ class Builtins:
 
 
 class ByKind:
-    """The one toolbox of the engine: the server's own tools here, everybody else's in their own processes.
+    """The one toolbox of the engine: the server's own tools here, those of MCP servers there, and everybody else's in
+    their own processes.
 
     An agent's secrets come sealed and are opened here, at the last moment before a tool gets them.
     """
 
-    def __init__(self, builtins: Toolbox, processes: Toolbox, sealer: Sealer) -> None:
+    def __init__(self, builtins: Toolbox, processes: Toolbox, mcp: Toolbox, sealer: Sealer) -> None:
         self._builtins = builtins
         self._processes = processes
+        self._mcp = mcp
         self._sealer = sealer
 
     async def run(self, job: ToolJob) -> ToolOutcome:
         if job.tool_type in ("letta_core", "letta_memory_core", "letta_builtin"):
             return await self._builtins.run(job)
+        if job.tool_type == "external_mcp":
+            return await self._mcp.run(replace(job, environment=self._opened(job)))
         if not job.source_code:
             raise TellTheModel(f"{job.name} has no source code that the server could run.")
         return await self._processes.run(replace(job, environment=self._opened(job)))
@@ -73,4 +77,5 @@ class ByKind:
             raise TellTheModel(f"a secret of the agent cannot be read. {error}") from error
 
     async def close(self) -> None:
+        await self._mcp.close()
         await self._processes.close()

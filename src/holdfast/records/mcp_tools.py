@@ -1,0 +1,164 @@
+"""From what an MCP server offers to tools as they are kept: names, schemas, and what a refresh changes. Pure.
+
+A server's word is not trusted. A name that a tool of another kind has, or that a tool of ours would have, is not given
+away: an agent that was told to use `memory_insert` must get ours. What users set on a tool (approval, expiry, tags,
+what happens when its outcome is unknown) outlives every refresh.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from holdfast.core.records import Actor, McpServer, Tool
+from holdfast.ports.ids import new_id
+from holdfast.ports.mcp import OfferedTool, Reconciliation
+from holdfast.records.base_tools import BASE_TOOLS
+
+EXTERNAL = "external_mcp"
+OURS = frozenset(tool.name for tool in BASE_TOOLS)
+NAME_CHARACTERS = 64
+DESCRIPTION_CHARACTERS = 10_000
+SCHEMA_BYTES = 100_000
+_UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+def reconciled(
+    actor: Actor,
+    server: McpServer,
+    offered: Sequence[OfferedTool],
+    now: datetime,
+    mine: Sequence[Tool],
+    taken: frozenset[str],
+) -> Reconciliation:
+    """A tool is the same tool as long as its server calls it the same."""
+    offers = {offer.name: offer for offer in reversed(offered)}  # of two with one name the first counts
+    known = {_name_there(tool): tool for tool in mine}
+    names = {*taken, *OURS, *(tool.name for tool in mine)}
+    added: list[Tool] = []
+    changed: list[Tool] = []
+    for offer in reversed(offers.values()):
+        old = known.get(offer.name)
+        if old is None:
+            added.append(_new(actor, server, offer, _free_name(server, offer.name, names), now))
+            names.add(added[-1].name)
+        elif (new := _as_offered(old, server, offer)) != old:
+            changed.append(replace(new, updated_at=now, updated_by=actor.user_id))
+    gone = tuple(tool for name, tool in known.items() if name not in offers)
+    return Reconciliation(tuple(added), tuple(changed), gone)
+
+
+def _name_there(tool: Tool) -> str:
+    return str((tool.mcp or {}).get("tool_name"))
+
+
+def _new(actor: Actor, server: McpServer, offer: OfferedTool, name: str, now: datetime) -> Tool:
+    bare = Tool(
+        id=new_id("tool"),
+        org_id=actor.org_id,
+        name=name,
+        tool_type=EXTERNAL,
+        source_type="json",
+        tags=(f"mcp:{server.server_name}",),
+        created_at=now,
+        updated_at=now,
+        created_by=actor.user_id,
+        updated_by=actor.user_id,
+    )
+    return _as_offered(bare, server, offer)
+
+
+def _as_offered(tool: Tool, server: McpServer, offer: OfferedTool) -> Tool:
+    description = offer.description[:DESCRIPTION_CHARACTERS] or offer.name
+    shown = {"server_id": server.id, "server_name": server.server_name, "tool_name": offer.name}
+    return replace(
+        tool,
+        description=description,
+        json_schema={"name": tool.name, "description": description, "parameters": parameters_of(offer.schema)},
+        metadata={**(tool.metadata or {}), "mcp": {**shown, "annotations": dict(offer.annotations)}},
+        mcp={"server_id": server.id, "tool_name": offer.name, "revision": server.revision},
+    )
+
+
+def _free_name(server: McpServer, name: str, names: set[str]) -> str:
+    """The server's own name for it if models can write that and nobody has it; else one that says whose it is."""
+    plain = _UNUSUAL.sub("_", name)[:NAME_CHARACTERS] or "tool"
+    for candidate in (plain, _UNUSUAL.sub("_", f"{server.server_name}_{name}")[:NAME_CHARACTERS]):
+        if candidate not in names:
+            return candidate
+    mark = hashlib.sha256(f"{server.id} {name}".encode()).hexdigest()[:8]
+    return f"{plain[: NAME_CHARACTERS - 9]}_{mark}"
+
+
+# ---- schemas --------------------------------------------------------------------------------------------------------
+
+ANYTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": True}
+_NOT_FOR_MODELS = frozenset({"$schema", "$id", "$defs", "definitions", "title"})
+
+
+def parameters_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """An input schema as every model vendor takes it: an object with named properties, and no references.
+
+    One that is too large, or too entangled to be written out, becomes "any object": the server checks it anyway.
+    """
+    try:
+        plain = _written_out(schema, schema, (), _Budget())
+        size = len(json.dumps(plain))
+    except (_TooEntangled, RecursionError, ValueError, TypeError):
+        return dict(ANYTHING)
+    if size > SCHEMA_BYTES or not isinstance(plain, dict):
+        return dict(ANYTHING)
+    properties = plain.get("properties")
+    required = plain.get("required")
+    parameters = {key: value for key, value in plain.items() if key not in _NOT_FOR_MODELS}
+    parameters |= {"type": "object", "properties": properties if isinstance(properties, dict) else {}}
+    known = [name for name in required if name in parameters["properties"]] if isinstance(required, list) else []
+    return parameters | {"required": known}
+
+
+class _TooEntangled(Exception):
+    """References that lead round in a circle, or that multiply."""
+
+
+class _Budget:
+    def __init__(self) -> None:
+        self.left = 5_000
+
+    def spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise _TooEntangled
+
+
+def _written_out(node: Any, root: Mapping[str, Any], inside: tuple[str, ...], budget: _Budget) -> Any:
+    """The node with what it refers to in its place. A type that contains itself may hold anything from there on."""
+    budget.spend()
+    if isinstance(node, list):
+        return [_written_out(item, root, inside, budget) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    reference = node.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        if reference in inside:
+            return {"type": "object", **rest}
+        target = _written_out(_found(root, reference), root, (*inside, reference), budget)
+        return {**(target if isinstance(target, dict) else {}), **_written_out(rest, root, inside, budget)}
+    return {
+        str(key): _written_out(value, root, inside, budget)
+        for key, value in node.items()
+        if key not in ("$defs", "definitions")
+    }
+
+
+def _found(root: Mapping[str, Any], reference: str) -> Any:
+    target: Any = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        target = target.get(name) if isinstance(target, Mapping) else None
+    return {} if target is None else target

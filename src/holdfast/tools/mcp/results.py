@@ -1,0 +1,70 @@
+"""What an MCP server sent, as values of ours. All of it is hostile input; nothing here raises for what it says."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from typing import Any
+
+import mcp_types as types
+
+from holdfast.core.messages import Image, ReturnStatus, Text
+from holdfast.ports.mcp import OfferedTool
+from holdfast.ports.toolbox import ToolOutcome
+
+_MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]{1,40}")
+
+
+def offered(tool: types.Tool) -> OfferedTool:
+    hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {}
+    return OfferedTool(tool.name, _storable(tool.description or tool.title or ""), dict(tool.input_schema), hints)
+
+
+def outcome(result: types.CallToolResult) -> ToolOutcome:
+    """Texts as one text; with images, as parts. JSON counts only where the server did not also write it as text."""
+    parts = [_part(block) for block in result.content]
+    if not parts and result.structured_content is not None:
+        parts = [Text(_storable(json.dumps(result.structured_content, ensure_ascii=False)))]
+    status: ReturnStatus = "error" if result.is_error else "success"
+    if any(isinstance(part, Image) for part in parts):
+        return ToolOutcome(status, tuple(parts))
+    text = "\n".join(part.text for part in parts if isinstance(part, Text))
+    return ToolOutcome(status, text or ("The tool failed and did not say why." if result.is_error else ""))
+
+
+def _part(block: Any) -> Text | Image:
+    match block:
+        case types.TextContent():
+            return Text(_storable(block.text))
+        case types.ImageContent():
+            return _image(block.data, block.mime_type)
+        case types.AudioContent():
+            return Text(f"[audio, {_storable(block.mime_type)}, not shown]")
+        case types.ResourceLink():
+            return Text(_storable(f"[resource {block.name}: {block.uri}]"))
+        case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
+            return Text(_storable(resource.text))
+        case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
+            if (resource.mime_type or "").startswith("image/"):
+                return _image(resource.blob, resource.mime_type or "")
+            return Text(_storable(f"[resource {resource.uri}, {resource.mime_type or 'bytes'}, not shown]"))
+        case _:
+            return Text(f"[content of a kind that is not known here: {_storable(str(getattr(block, 'type', '?')))}]")
+
+
+def _image(data: str, media_type: str) -> Text | Image:
+    media_type = media_type.lower()
+    try:
+        base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return Text("[an image that is not valid base64, not shown]")
+    if not _MEDIA_TYPE.fullmatch(media_type):
+        return Text("[an image of an unknown type, not shown]")
+    return Image(data=data, media_type=media_type)
+
+
+def _storable(text: str) -> str:
+    """Without what a database cannot keep: NUL, and halves of surrogate pairs."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
