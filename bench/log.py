@@ -31,7 +31,13 @@ SUBSCRIBERS, QUICK_SUBSCRIBERS = 1000, 200
 WARM_SUBSCRIBERS = 50
 RESUMES = 50
 LONG = [{"step": "Say", "text": " ".join([FIRST_WORD] * TOKENS)}]
-PACED = [{"step": "Slow", "seconds": 0.002}, {"step": "Say", "text": " ".join([FIRST_WORD] * (TOKENS // 2))}]
+SUBSCRIBING_SECONDS = 6.0
+PACED = [
+    {"step": "Slow", "seconds": SUBSCRIBING_SECONDS},
+    {"step": "Say", "text": FIRST_WORD},
+    {"step": "Slow", "seconds": 0.002},
+    {"step": "Say", "text": " ".join([FIRST_WORD] * (TOKENS // 2))},
+]
 HANGING = [{"step": "Say", "text": FIRST_WORD}, {"step": "Hang"}]
 RESUME = b'{"starting_after": %d, "include_pings": false}'
 REPLAY = b'{"starting_after": 0}'
@@ -145,7 +151,10 @@ async def _paced_run(stage: Stage) -> str:
 
 async def _duration_ms(stage: Stage, run_id: str) -> float:
     await _read(stage, f"/v1/runs/{run_id}/stream")
-    return float((await stage.holdfast.call("GET", f"/v1/runs/{run_id}"))["total_duration_ns"]) / 1e6
+    return (
+        float((await stage.holdfast.call("GET", f"/v1/runs/{run_id}"))["total_duration_ns"]) / 1e6
+        - SUBSCRIBING_SECONDS * 1000
+    )
 
 
 async def _read(stage: Stage, path: str) -> bytes:

@@ -5,7 +5,6 @@ All are readers of the run's log. Nothing here can slow the run or end it: a cli
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -46,7 +45,8 @@ def show(
     engine: Engine, run_id: str, *, after: int = 0, types: Sequence[str] | None = None, pings: bool = True
 ) -> StreamingResponse:
     """The response of a request that streams a run, from any cursor."""
-    records = _records(engine.follow(run_id, after), run_id, after, types, pings)
+    batches = engine.follow(run_id, after, PING_SECONDS if pings else None)
+    records = _records(batches, run_id, after, types, pings)
     return StreamingResponse(records, media_type=MEDIA_TYPE, headers={"cache-control": "no-cache"})
 
 
@@ -58,36 +58,26 @@ async def _records(
     async with aclosing(batches):
         if after and pings:
             yield _ping(run_id, last)
-        while True:
-            upcoming = asyncio.ensure_future(anext(batches, None))
-            try:
-                while not (await asyncio.wait({upcoming}, timeout=PING_SECONDS))[0]:
-                    if pings:
-                        yield _ping(run_id, last)
-            except BaseException:
-                upcoming.cancel()
-                await asyncio.wait({upcoming})  # the generator can be closed only when nobody is inside it
-                raise
-            batch = upcoming.result()
-            if batch is None:
-                break
+        async for batch in batches:
             if batch.gap_until is not None:
                 yield stream.gap_record(run_id, last + 1, batch.gap_until).encode()
+            elif not batch.records:
+                yield _ping(run_id, last)
             last = batch.first_seq + len(batch.records) - 1
-            if chosen := _chosen(batch.records, wanted, pings):
-                yield chosen.encode()
+            if chosen := _chosen(batch, wanted, pings):
+                yield chosen
     yield stream.DONE.encode()
 
 
-def _chosen(records: Sequence[str], wanted: frozenset[str] | set[str] | None, pings: bool) -> str:
+def _chosen(batch: Batch, wanted: frozenset[str] | set[str] | None, pings: bool) -> bytes:
     if wanted is None and pings:
-        return "".join(records)
+        return batch.whole
     shown = []
-    for text in records:
+    for text in batch.records:
         kind = stream.parse(text)["message_type"]
         if (wanted is None or kind in wanted) and (pings or kind != "ping"):
             shown.append(text)
-    return "".join(shown)
+    return "".join(shown).encode()
 
 
 def _ping(run_id: str, last: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import ipaddress
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -17,6 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from holdfast.app import AlreadyRunning, http_app_of, opened
 from holdfast.settings import Settings
 
+OPEN_FILES = 65_536
+
 
 def serve(settings: Settings) -> int:
     """Serve until interrupted. Refuses to be reachable from elsewhere without a password."""
@@ -27,6 +30,7 @@ def serve(settings: Settings) -> int:
             file=sys.stderr,
         )
         return 2
+    _allow_many_connections()
     for asked_to_stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(asked_to_stop, signal.SIG_IGN)  # uvicorn acts on it, then raises it again; stopping is no failure
     return run_process(_serve(settings), settings)
@@ -43,6 +47,15 @@ def run_process(work: Coroutine[Any, Any, int], settings: Settings) -> int:
     except (SQLAlchemyError, ImportError) as error:
         print(f"holdfast: the database cannot be used: {error}\n`holdfast doctor` says more.", file=sys.stderr)
     return 1
+
+
+def _allow_many_connections() -> None:
+    """Many systems allow a process 1,024 open files unless it asks for more: too few for a thousand subscribers. Tools
+    have a limit of their own."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 async def _serve(settings: Settings) -> int:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from holdfast.core.errors import HoldfastError
 from holdfast.ports.bus import Bus, HintKind
@@ -26,12 +26,28 @@ PAGES_PER_READ = 50
 POLL_SECONDS = 0.5  # for hints that got lost
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Records in order, the first of them numbered `first_seq`; none if there was nothing for a while. `gap_until`
+    names numbers that retention removed."""
+
+    first_seq: int
+    records: tuple[str, ...]
+    gap_until: int | None = None
+
+    @cached_property
+    def whole(self) -> bytes:
+        """As it is sent; worked out once for all who follow at the same pace."""
+        return "".join(self.records).encode()
+
+
 @dataclass(slots=True)
 class _Live:
     """The newest records of one run, from `first_seq` on. `done`: the run rests. `ended`: nothing is added any more."""
 
     first_seq: int = 1
     records: list[str] = field(default_factory=list)
+    newest: Batch | None = None
     chars: int = 0
     done: bool = False
     ended: bool = False
@@ -45,6 +61,9 @@ class _Live:
         return self.first_seq + len(self.records) - 1
 
     def append(self, records: Sequence[str]) -> None:
+        if not records:
+            return
+        self.newest = Batch(self.last_seq + 1, tuple(records))
         self.records.extend(records)
         self.chars += sum(map(len, records))
         dropped = 0
@@ -55,6 +74,13 @@ class _Live:
             del self.records[:dropped]
             self.first_seq += dropped
 
+    def after(self, cursor: int) -> Batch | None:
+        """What comes after the cursor, which must not be further back than the records go."""
+        if self.newest is not None and self.newest.first_seq == cursor + 1:
+            return self.newest
+        fresh = self.records[cursor + 1 - self.first_seq :]
+        return Batch(cursor + 1, tuple(fresh)) if fresh else None
+
     def wake(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
@@ -64,15 +90,6 @@ class _Live:
         if self.reading is not None:
             self.reading.cancel()
         self.wake()
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Records in order, the first of them numbered `first_seq`. `gap_until` names numbers that retention removed."""
-
-    first_seq: int
-    records: tuple[str, ...]
-    gap_until: int | None = None
 
 
 class Feed:
@@ -108,22 +125,25 @@ class Feed:
 
     # ---- by whoever follows one -------------------------------------------------------------------------------------
 
-    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Batch, None]:
-        """Everything after the cursor, then what comes, until the run rests."""
+    async def follow(
+        self, run_id: str, after: int = 0, idle_seconds: float | None = None
+    ) -> AsyncGenerator[Batch, None]:
+        """Everything after the cursor, then what comes, until the run rests. Who wants to know that nothing came for so
+        many seconds gets an empty batch then."""
         live = self._join(run_id)
         try:
             while True:
                 if live is not None and live.first_seq <= after + 1:
-                    changed, fresh = live.changed, live.records[after + 1 - live.first_seq :]
-                    if fresh:
-                        yield Batch(after + 1, tuple(fresh))
-                        after += len(fresh)
+                    changed = live.changed
+                    if (fresh := live.after(after)) is not None:
+                        yield fresh
+                        after += len(fresh.records)
                     elif live.done:
                         return
                     elif live.ended:
                         live = None
-                    else:
-                        await changed.wait()
+                    elif not await _happens(changed, idle_seconds):
+                        yield Batch(after + 1, ())
                     continue
                 page = await self._store.read_log(run_id, after, PAGES_PER_READ)
                 if page.records or page.gap_until is not None:
@@ -179,8 +199,17 @@ class Feed:
             live.done = page.done
             live.wake()
             if not page.records and not live.done:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(live.moved.wait(), POLL_SECONDS)
+                await _happens(live.moved, POLL_SECONDS)
         live.reading = None
         if self._live.get(run_id) is live:
             self.close(run_id)
+
+
+async def _happens(event: asyncio.Event, seconds: float | None) -> bool:
+    """Whether it happens within so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

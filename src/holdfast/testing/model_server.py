@@ -29,11 +29,13 @@ from typing import Any, get_args
 import orjson
 from aiohttp import web
 
+from holdfast.core.model import Usage
 from holdfast.providers.demo import CONTEXT_WINDOW
 from holdfast.testing import anthropic_wire, openai_wire
 from holdfast.testing.dialects import ANTHROPIC_MODELS, LISTED_AT, OPENAI_MODELS, SPOKEN_AT, Dialect
 from holdfast.testing.playing import hang, pause, play
 from holdfast.testing.script import (
+    Count,
     Drop,
     Fail,
     Hang,
@@ -198,7 +200,7 @@ class ModelServer:
 
     async def _scripted(self, request: web.Request) -> web.Response:
         for reply in orjson.loads(await request.read()):
-            self.script(*(_STEPS[step.pop("step")](**step) for step in reply))
+            self.script(*map(_read_step, reply))
         return web.json_response({"replies": len(self._script)})
 
     async def _told(self, request: web.Request) -> web.Response:
@@ -210,6 +212,11 @@ class ModelServer:
 
 async def _list(listing: Any, request: web.Request) -> web.Response:
     return web.json_response(listing)
+
+
+def _read_step(said: dict[str, Any]) -> Step:
+    kind = said.pop("step")
+    return Count(Usage(**said["usage"])) if kind == "Count" else _STEPS[kind](**said)
 
 
 async def _serve(host: str, port: int, always: Sequence[Step] | None) -> None:

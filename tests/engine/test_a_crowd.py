@@ -1,0 +1,84 @@
+"""A thousand subscribers on one run, some of whom do not read: the run is not slowed, and all see the same bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from engine.house import House, opened
+from holdfast.api import watching
+from holdfast.engine import feed, stream
+from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.testing.script import Call, Hang, Say
+
+SUBSCRIBERS = 1_000
+
+
+def shown(house: House, run_id: str, after: int = 0) -> AsyncIterator[bytes]:
+    response = watching.show(house.engine, run_id, after=after)
+    return response.body_iterator  # type: ignore[return-value]
+
+
+async def bytes_of(house: House, run_id: str, after: int = 0, pause_until: asyncio.Event | None = None) -> bytes:
+    """What a subscriber sees; one that pauses reads a single batch and then nothing until told."""
+    seen = []
+    async for chunk in shown(house, run_id, after):
+        seen.append(chunk)
+        if pause_until is not None:
+            await pause_until.wait()
+    return b"".join(seen)
+
+
+async def test_all_of_a_thousand_see_the_same_bytes_and_who_does_not_read_costs_nothing(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "MAX_RECENT_CHARS", 10_000)  # who does not read soon finds nothing in memory
+    async with opened(database_url) as house:
+        conversation = await house.agent("look")
+        house.model.script(Say("I look. " * 40), Call("look"))
+        house.model.script(Say("I saw the sea. " * 60))
+        over = asyncio.Event()
+        run = await house.start(conversation, stream_tokens=True)
+        readers = [
+            asyncio.create_task(bytes_of(house, run.id, pause_until=None if number % 5 else over))
+            for number in range(SUBSCRIBERS)
+        ]
+        while (await house.history.run(DEFAULT_ACTOR, run.id)).status == "running":  # noqa: ASYNC110 - by its row alone
+            await asyncio.sleep(0.01)
+        assert not over.is_set()
+        over.set()
+        live = await asyncio.gather(*readers)
+        replay = await bytes_of(house, run.id)
+        assert len(replay) > 5 * 10_000
+        assert set(live) == {replay}
+
+
+async def test_a_stream_taken_up_anywhere_ends_with_the_same_bytes(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        house.model.script(Say("one two three four five"))
+        run = await house.start(conversation, stream_tokens=True)
+        whole = [f"{record}\n\n" for record in (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]]
+        assert whole[-1] == stream.DONE
+        for cursor in range(1, len(whole)):
+            ping, *rest = (await bytes_of(house, run.id, cursor)).decode().split("\n\n")[:-1]
+            assert stream.parse(ping)["message_type"] == "ping"
+            assert [f"{record}\n\n" for record in rest] == whole[cursor:]
+
+
+async def test_a_silent_run_is_heard_to_be_alive(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "PING_SECONDS", 0.01)
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        house.model.script(Hang())
+        run = await house.start(conversation)
+        records = shown(house, run.id)
+        opening, *pings = [stream.parse((await anext(records)).decode()) for _ in range(4)]
+        assert {ping["message_type"] for ping in (opening, *pings)} == {"ping"}
+        assert {(ping["run_id"], ping["seq_id"]) for ping in pings} == {(run.id, 1)}
+        assert len({ping["id"] for ping in (opening, *pings)}) == 4
+        await house.engine.cancel(run)
+        assert [chunk async for chunk in records][-1] == stream.DONE.encode()
+        assert [r["message_type"] for r in await house.records(run.id)] == ["ping", "stop_reason"]
