@@ -13,11 +13,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from engine.house import House, opened
-from holdfast.core.errors import AskedWrongly
+from holdfast.core.errors import AskedWrongly, LostLease
 from holdfast.core.messages import Approval, ToolReturnsBody
 from holdfast.core.records import Run
 from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
+from holdfast.ports.runs import Change, Lease, Rest
 from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Fail, Hang, Say
@@ -221,3 +222,63 @@ async def test_with_rollback_the_turn_disappears_from_the_context_and_stays_in_t
         await check_cancelled(house, run, conversation, in_context=False)
         sent = [type(m.body).__name__ for m in house.model.requests[-1].messages]
         assert sent == ["SystemBody", "UserBody", "AssistantBody", "UserBody"]
+
+
+async def test_before_its_start_while_it_waits_in_the_queue(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        house.model.script(Hang())
+        running = await house.start(conversation)
+        queued = await house.start(conversation, "me too", when_busy="queue")
+        behind = await house.start(conversation, "and me", when_busy="queue")
+        assert await house.engine.cancel(queued, "user-1", "no longer needed")
+        after = await house.history.run(DEFAULT_ACTOR, queued.id)
+        assert (after.status, after.stop_reason) == ("cancelled", "cancelled")
+        assert after.metadata["cancelled"] == {"by": "user-1", "reason": "no longer needed"}
+        stops = [r["stop_reason"] for r in await house.records(queued.id) if r["message_type"] == "stop_reason"]
+        assert stops == ["cancelled"]
+        assert (await house.history.run(DEFAULT_ACTOR, running.id)).status == "running"
+        house.model.script(Say("your turn"))
+        await house.engine.cancel(running)
+        await house.records(behind.id)
+        assert (await house.history.run(DEFAULT_ACTOR, behind.id)).stop_reason == "end_turn"
+        said = [str(m.body) for m in (await house.wiring.store.situation(conversation)).context or ()]
+        assert not any("me too" in text for text in said)
+        assert any("and me" in text for text in said)
+
+
+async def test_the_step_that_was_cut_off_is_cancelled_and_the_ones_before_it_are_not(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("look", "wait")
+        async with a_tool_that_waits(house, "wait") as begun:
+            house.model.script(Call("look"))
+            house.model.script(Call("wait"))
+            in_tool = await house.start(conversation)
+            await begun.wait()
+            await house.engine.cancel(in_tool)
+        house.model.script(Call("look"))
+        house.model.script(Say("hm"), Hang())
+        in_model = await house.start(conversation, stream_tokens=True)
+        await until(house, in_model, "hm")
+        await house.engine.cancel(in_model)
+        for run in (in_tool, in_model):
+            steps = await house.wiring.store.run_steps(run.id)
+            assert [(s.status, s.stop_reason) for s in steps] == [("success", None), ("cancelled", "cancelled")]
+
+
+async def test_a_run_at_rest_cannot_be_written_to(database_url: str) -> None:
+    async with opened(database_url) as house:
+        for script, status in (((Say("done"),), "completed"), ((Fail.of("llm_error"),), "failed")):
+            conversation = await house.agent()
+            house.model.script(*script)
+            run = await house.finished(conversation)
+            assert run.status == status
+            situation = await house.wiring.store.situation(conversation)
+            rest = Rest("cancelled", "cancelled", run.created_at, 0)
+            change = Change(conversation, situation.version, situation.next_seq, rest=rest)
+            lease = Lease(run.id, "test", 1, run.created_at)
+            with pytest.raises(LostLease):
+                await house.wiring.store.checkpoint(lease, change)
+            assert not await house.wiring.store.settle_resting(run.id, change)
+            assert await house.engine.cancel(run)
+            assert await house.history.run(DEFAULT_ACTOR, run.id) == run

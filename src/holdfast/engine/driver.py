@@ -301,7 +301,7 @@ class Driver:
         first_event, records = await self._journal.settle()
         edits = self._edits.pop(happened.call_id, ()) if isinstance(happened, ToolSettled) else ()
         if any(isinstance(draft.body, ToolReturnsBody) for draft in decision.messages):
-            self._note_tool_time()
+            self._note_tool_time(cut_off=isinstance(happened, CancelAsked))
         drawn = draw_up(
             Drawn(
                 decision=decision,
@@ -344,12 +344,13 @@ class Driver:
             return frozenset({happened.message_id, happened.request_id})
         return frozenset()
 
-    def _note_tool_time(self) -> None:
-        """The step's tools are done: its row gets their time with the message of their results."""
+    def _note_tool_time(self, *, cut_off: bool) -> None:
+        """The step's tools are done, or cut off: its row gets their time with the message of their results."""
         if self._last_step is not None and self._tools_began_ns is not None:
             tool_ns = self._wiring.clock.monotonic_ns() - self._tools_began_ns
             spent = (self._last_step.llm_ns or 0) + tool_ns
-            self._step = replace(self._last_step, tool_ns=tool_ns, step_ns=spent)
+            status = "cancelled" if cut_off else self._last_step.status
+            self._step = replace(self._last_step, status=status, tool_ns=tool_ns, step_ns=spent)
         self._tools_began_ns = None
 
 
