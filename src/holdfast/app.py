@@ -26,6 +26,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.expiry import Expiries
 from holdfast.engine.feed import Feed
 from holdfast.engine.retention import Retention
+from holdfast.engine.tracing import Tracing
 from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.webhooks import Mail, Webhooks
 from holdfast.engine.wiring import Wiring
@@ -69,6 +70,7 @@ from holdfast.storage.run_store import SqlRunStore
 from holdfast.storage.sealing import AesSealer
 from holdfast.storage.search import SqlMessageSearch
 from holdfast.storage.tools import SqlTools
+from holdfast.storage.traces import SqlTraces
 from holdfast.tools.builtins import Builtins, ByKind
 from holdfast.tools.mcp.toolbox import McpToolbox
 from holdfast.tools.process import ProcessToolbox
@@ -108,6 +110,9 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         store = SqlRunStore(
             database, clock, settings.approvals_webhook, RunLimits(settings.most_unfinished, settings.most_queued)
         )
+        traces = Tracing(SqlTraces(database), sealer, clock)
+        traces.open()
+        stack.push_async_callback(traces.close)
         presence = stack.enter_context(Presence(settings.data_dir / "processes"))
         bus = await _open_bus(settings, database, stack)
         wiring = Wiring(
@@ -120,10 +125,11 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             feed=Feed(store, bus),
             lease_seconds=settings.lease_seconds,
             most_runs=settings.most_runs,
+            traces=traces if settings.trace_retention_days else None,
             tool_limits=ToolLimits(wall_seconds=settings.tool_timeout_seconds),
         )
         engine = Engine(wiring)
-        rooms = _rooms(database, clock, models, providers, wiring, engine, sealer, mcp)
+        rooms = _rooms(database, clock, models, providers, traces, wiring, engine, sealer, mcp)
         await engine.open(alone=database.is_sqlite, dead=presence.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
         _open_chores(settings, database, wiring, stack)
@@ -168,7 +174,13 @@ def _open_chores(settings: Settings, database: Database, wiring: Wiring, stack: 
     mail = Mail(SqlOutbox(database), wiring.store, outbound, wiring.clock, settings.webhook_secret)
     for chore in (
         Webhooks(mail),
-        Retention(SqlOldEvents(database), wiring.clock, settings.event_retention_days),
+        Retention(
+            SqlOldEvents(database),
+            wiring.clock,
+            settings.event_retention_days,
+            traces=SqlTraces(database),
+            trace_days=settings.trace_retention_days,
+        ),
     ):
         chore.open()
         stack.push_async_callback(chore.close)
@@ -193,6 +205,7 @@ def _rooms(
     clock: Clock,
     models: ModelDirectory,
     providers: Providers,
+    traces: Tracing,
     wiring: Wiring,
     engine: Engine,
     sealer: Sealer,
@@ -201,6 +214,7 @@ def _rooms(
     return Rooms(
         models=models,
         providers=providers,
+        traces=traces,
         agents=Agents(SqlAgents(database), models, clock, sealer),
         tools=Tools(SqlTools(database), SourceSchemas(), clock),
         mcp_servers=McpServers(SqlMcpServers(database), mcp, sealer, clock),

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import func, select
 
 from engine.house import House, opened
 from holdfast.engine import retention
 from holdfast.engine.retention import Retention
+from holdfast.ports.history import StepFilter
+from holdfast.ports.paging import Page
+from holdfast.ports.traces import Trace
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.storage.retention import SqlOldEvents
 from holdfast.storage.tables import events, run_keys
+from holdfast.storage.traces import SqlTraces
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Hang, Say
 
@@ -105,3 +111,34 @@ async def test_the_names_of_requests_go_with_the_events(database_url: str) -> No
         assert await house.database.read(lambda c: c.execute(count).scalar_one()) == 0
         house.model.script(Say("again"))
         assert (await house.finished(conversation, keys=("otid:1",), body_digest="d")).id != run.id
+
+
+async def test_traces_are_forgotten_by_a_setting_of_their_own(database_url: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent()
+        house.model.script(Say("hello"))
+        run = await house.finished(conversation)
+        store = SqlTraces(house.database)
+        (step,) = await house.history.steps(DEFAULT_ACTOR, StepFilter(run_id=run.id), Page())
+        trace = Trace(
+            id="provider_trace-1",
+            org_id=run.org_id,
+            run_id=run.id,
+            step_id=step.id,
+            agent_id=run.agent_id,
+            attempt=1,
+            created_at=clock.now(),
+            about={},
+            body=b"packed",
+        )
+        gone = replace(trace, id="provider_trace-2", run_id="run-gone")
+        await store.keep([trace, gone])
+        sweeper = Retention(SqlOldEvents(house.database), clock, 30, traces=store, trace_days=3)
+        await clock.advance(3 * DAY - 60)
+        await sweeper.sweep()
+        assert await store.of_step(DEFAULT_ACTOR, step.id) == trace
+        await clock.advance(120)
+        await sweeper.sweep()
+        assert await store.of_step(DEFAULT_ACTOR, step.id) is None
+        assert await pages(house, run.id) > 0

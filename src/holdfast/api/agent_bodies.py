@@ -76,6 +76,7 @@ class ChangedAgent(Wire):
     tags: list[str] | None = None
     model: str | None = None
     model_settings: dict[str, Any] | None = None
+    fallback_models: list[str | dict[str, Any]] | None = None  # Holdfast's own
     llm_config: dict[str, Any] | None = None
     context_window_limit: Count | None = None
     max_tokens: Count | None = None

@@ -17,11 +17,15 @@ from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AsActor, Body, InRooms, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import Resumed, run_to_resume
+from holdfast.api.rooms import Rooms
 from holdfast.api.shapes_context import context_wire
 from holdfast.api.shapes_runs import conversation_wire
-from holdfast.core.errors import NothingToCancel
+from holdfast.core.errors import InvalidArgument, NothingToCancel
+from holdfast.core.model_settings import check_settings
+from holdfast.core.records import Actor
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
+from holdfast.records.agent_model import check_handle
 
 router = APIRouter(prefix="/v1/conversations")
 
@@ -52,12 +56,20 @@ async def list_conversations(
     return Json([conversation_wire(conversation) for conversation in found])
 
 
+async def _check_model(rooms: Rooms, actor: Actor, body: dict[str, Any]) -> None:
+    """A conversation's own choice of model is one that exists, with settings that can be understood."""
+    if body.get("model") is not None:
+        await check_handle(rooms.models, str(body["model"]), actor.org_id)
+    if not isinstance(body.get("model_settings"), dict | None):
+        raise InvalidArgument("model_settings must be an object")
+    check_settings(body.get("model_settings") or {})
+
+
 @router.post("")
 async def create(
     rooms: InRooms, actor: AsActor, body: Body, agent_id: Annotated[str, Query(pattern=AGENT_PATTERN)]
 ) -> Json:
-    if body.get("model") is not None:
-        await rooms.models.find(body["model"], actor.org_id)
+    await _check_model(rooms, actor, body)
     return Json(conversation_wire(await rooms.conversations.create(actor, agent_id, body)))
 
 
@@ -70,8 +82,7 @@ async def retrieve(rooms: InRooms, actor: AsActor, conversation_id: OwnId) -> Js
 @router.patch("/{conversation_id}")
 async def change(rooms: InRooms, actor: AsActor, conversation_id: OwnId, body: Body) -> Json:
     conversation = await rooms.conversations.find(actor, conversation_id)
-    if body.get("model") is not None:
-        await rooms.models.find(body["model"], actor.org_id)
+    await _check_model(rooms, actor, body)
     return Json(conversation_wire(await rooms.conversations.change(actor, conversation, body)))
 
 
@@ -110,6 +121,12 @@ async def send(
         run_type="send_conversation_message",
         idempotency_key=idempotency_key,
     )
+
+
+@router.post("/{conversation_id}/messages/preview-raw-payload")
+async def preview(rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Sent) -> Json:
+    conversation = await rooms.conversations.find(actor, conversation_id, body.agent_id)
+    return await sending.preview(rooms, actor, conversation.id, body)
 
 
 @router.get("/{conversation_id}/messages")

@@ -71,6 +71,12 @@ async def send_async(
     return Json(run_wire(await sending.send_async(rooms, actor, conversation.id, body, idempotency_key)))
 
 
+@router.post("/agents/{agent_id}/messages/preview-raw-payload")
+async def preview(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent) -> Json:
+    conversation = await rooms.conversations.store.default_of(actor, agent_id)
+    return await sending.preview(rooms, actor, conversation.id, body)
+
+
 @router.get("/agents/{agent_id}/messages")
 async def list_messages(
     rooms: InRooms,

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from holdfast.engine.by_hand import ByHand
 from holdfast.engine.engine import Engine
+from holdfast.engine.tracing import Tracing
 from holdfast.engine.upkeep import Upkeep
 from holdfast.ports.clock import Clock
 from holdfast.ports.history import History
@@ -36,6 +37,7 @@ class Rooms:
     engine: Engine
     upkeep: Upkeep
     by_hand: ByHand
+    traces: Tracing
     approvals: Approvals
     search: MessageSearch
     clock: Clock

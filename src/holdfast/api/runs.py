@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from holdfast.api import message_lists, watching
@@ -13,7 +13,7 @@ from holdfast.api.parameters import AsActor, Body, InRooms, StepId, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import Resumed, number_in
 from holdfast.api.run_filters import AskedRuns, RunsPage
-from holdfast.api.shapes_runs import run_metrics_wire, run_wire, step_metrics_wire, step_wire, usage_wire
+from holdfast.api.shapes_runs import run_metrics_wire, run_wire, step_metrics_wire, step_wire, trace_wire, usage_wire
 from holdfast.core.errors import InvalidArgument
 from holdfast.core.records import Run
 from holdfast.ports.history import MessageScope, RunFilter, StepFilter
@@ -83,6 +83,15 @@ async def metrics(rooms: InRooms, actor: AsActor, run_id: str) -> Json:
     return Json(run_metrics_wire(run, found))
 
 
+@router.get("/runs/{run_id}/trace")
+async def run_trace(
+    rooms: InRooms, actor: AsActor, run_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+) -> Json:
+    """Every model call of the run, also those that failed before another model answered."""
+    await _run(rooms, actor, run_id)
+    return Json([trace_wire(trace) for trace in await rooms.traces.of_run(actor, run_id, limit)])
+
+
 @router.post("/runs/{run_id}/stream")
 async def stream(
     rooms: InRooms,
@@ -112,6 +121,8 @@ async def list_steps(
     project_id: str | None = None,
     start_date: datetime | None = None,
     end_date: datetime | None = None,
+    tags: Annotated[list[str] | None, Query()] = None,
+    trace_ids: Annotated[list[str] | None, Query()] = None,
 ) -> Json:
     wanted = StepFilter(
         agent_id=agent_id,
@@ -121,6 +132,8 @@ async def list_steps(
         project_id=project_id,
         start_date=start_date,
         end_date=end_date,
+        tags=tuple(tags or ()),
+        ids=None if trace_ids is None else tuple(f"step-{trace_id}" for trace_id in trace_ids),
     )
     return Json([step_wire(step) for step in await rooms.history.steps(actor, wanted, asked)])
 
@@ -141,6 +154,15 @@ async def step_messages(
 @router.get("/steps/{step_id}/metrics")
 async def step_metrics(rooms: InRooms, actor: AsActor, step_id: StepId) -> Json:
     return Json(step_metrics_wire(await rooms.history.step(actor, step_id)))
+
+
+@router.get("/steps/{step_id}/trace")
+@router.get("/telemetry/{step_id}")
+async def step_trace(rooms: InRooms, actor: AsActor, step_id: StepId) -> Json:
+    """The request and the response of the step; null if they are forgotten."""
+    await rooms.history.step(actor, step_id)
+    trace = await rooms.traces.of_step(actor, step_id)
+    return Json(None if trace is None else trace_wire(trace))
 
 
 @router.patch("/steps/{step_id}/feedback")

@@ -11,10 +11,12 @@ from holdfast.api import watching
 from holdfast.api.inputs import SendIn, run_request
 from holdfast.api.naming import named
 from holdfast.api.problems import problem
+from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
 from holdfast.core.errors import Invalid, InvalidArgument, PendingApproval
 from holdfast.core.records import Actor, Run
 from holdfast.core.request import RunRequest
+from holdfast.records.agent_model import check_handle
 
 NO_STREAMING = (
     "Streaming options set without streaming enabled. Either set streaming=true or leave out "
@@ -64,6 +66,13 @@ async def send_async(
     return await rooms.engine.start(actor, conversation_id, as_background)
 
 
+async def preview(rooms: Rooms, actor: Actor, conversation_id: str, body: SendIn) -> Json:
+    """What the model would be sent for this request, to the letter; nothing is written or called."""
+    await check_model(rooms, actor, body)
+    preview = await rooms.upkeep.preview(conversation_id, run_request(body, "preview"))
+    return Json(preview.found.model.payload(preview.request))
+
+
 def check_callback(url: str | None) -> None:
     """Said at once where it can be; whether the address may be called is known when it is."""
     if url is None:
@@ -79,4 +88,4 @@ def check_callback(url: str | None) -> None:
 async def check_model(rooms: Rooms, actor: Actor, body: SendIn) -> None:
     """A model nobody knows is refused before anything is written."""
     if body.override_model is not None:
-        await rooms.models.find(body.override_model, actor.org_id)
+        await check_handle(rooms.models, body.override_model, actor.org_id)

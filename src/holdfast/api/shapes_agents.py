@@ -40,6 +40,7 @@ def agent_state(view: AgentView, wanted: Wanted, known: Mapping[str, ModelInfo])
         "model": agent.model,
         "embedding": agent.embedding,
         "model_settings": agent_model_settings(agent, info),
+        "fallback_models": [dict(fallback) for fallback in agent.fallback_models],
         "compaction_settings": _compaction(agent),
         "response_format": agent.response_format,
         "description": agent.description,

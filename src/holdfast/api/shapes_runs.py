@@ -9,6 +9,8 @@ from typing import Any
 from holdfast.api.responses import moment, naive_moment
 from holdfast.core.model import Usage
 from holdfast.core.records import Conversation, Run, Step
+from holdfast.engine.tracing import unpack
+from holdfast.ports.traces import Trace
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -58,6 +60,7 @@ def step_wire(step: Step) -> dict[str, Any]:
         "cache_write_tokens": usage.cache_write_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
         **_details(usage),
+        "failed_models": [dict(failed) for failed in step.failed_models],
         "error_type": error["error_type"] if error else None,
         "error_data": dict(error) if error else None,
         "feedback": step.feedback,
@@ -67,7 +70,35 @@ def step_wire(step: Step) -> dict[str, Any]:
         "request_id": None,
         "tags": list(step.tags),
         "tid": None,
-        "trace_id": None,
+        "trace_id": trace_id_of(step.id),
+    }
+
+
+def trace_id_of(step_id: str) -> str:
+    """A step has one trace, so its id serves both."""
+    return step_id.removeprefix("step-")
+
+
+def trace_wire(trace: Trace) -> dict[str, Any]:
+    request, response = unpack(trace.body)
+    return {
+        "id": trace.id,
+        "request_json": request,
+        "response_json": response,
+        "step_id": trace.step_id,
+        "run_id": trace.run_id,
+        "agent_id": trace.agent_id,
+        "org_id": trace.org_id,
+        "attempt": trace.attempt,
+        "call_type": trace.call_type,
+        "source": "holdfast",
+        **trace.about,
+        "billing_context": None,
+        "compaction_settings": None,
+        "created_at": moment(trace.created_at),
+        "updated_at": moment(trace.created_at),
+        "created_by_id": None,
+        "last_updated_by_id": None,
     }
 
 

@@ -7,8 +7,10 @@ almost entirely, so one function reads them all. Unknown keys are kept in the re
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from holdfast.core.errors import InvalidArgument
 from holdfast.core.model import ModelSettings
 
 
@@ -17,18 +19,44 @@ def model_settings(*layers: Mapping[str, Any] | None, parallel: bool, response_f
     merged: dict[str, Any] = {}
     for layer in layers:
         merged |= {key: value for key, value in (layer or {}).items() if value is not None}
+    fields = _fields(merged)
+    fields["response_format"] = fields.get("response_format") or response_format
+    return ModelSettings(parallel_tool_calls=parallel, **fields)
+
+
+def with_settings(settings: ModelSettings, layer: Mapping[str, Any]) -> ModelSettings:
+    """These settings, with what one more layer says in their place."""
+    said = _fields({key: value for key, value in layer.items() if value is not None})
+    return replace(settings, **said)
+
+
+_OBJECTS = ("reasoning", "thinking", "thinking_config", "response_format", "response_schema", "extra_body")
+_NUMBERS = ("temperature", "max_output_tokens")
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raises `InvalidArgument` for what no vendor could make sense of; the rest is for the vendor to judge."""
+    for key, value in settings.items():
+        if key in _OBJECTS and not isinstance(value, Mapping | None):
+            raise InvalidArgument(f"model_settings.{key} must be an object, not {value!r}")
+        if key in _NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float | None)):
+            raise InvalidArgument(f"model_settings.{key} must be a number, not {value!r}")
+
+
+def _fields(merged: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `ModelSettings` that clients' keys speak of."""
     reasoning = merged.get("reasoning") or {}
     thinking = merged.get("thinking") or merged.get("thinking_config") or {}
     kind = thinking.get("type")
-    return ModelSettings(
-        temperature=merged.get("temperature"),
-        max_output_tokens=merged.get("max_output_tokens"),
-        parallel_tool_calls=parallel,
-        reasoning_effort=reasoning.get("reasoning_effort") or merged.get("effort"),
-        reasoning_budget_tokens=thinking.get("budget_tokens") or thinking.get("thinking_budget"),
-        reasoning_enabled=None if kind is None else kind == "enabled",
-        verbosity=merged.get("verbosity"),
-        response_format=merged.get("response_format") or merged.get("response_schema") or response_format,
-        strict=bool(merged.get("strict")),
-        extra_body=merged.get("extra_body") or {},
-    )
+    fields = {
+        "temperature": merged.get("temperature"),
+        "max_output_tokens": merged.get("max_output_tokens"),
+        "reasoning_effort": reasoning.get("reasoning_effort") or merged.get("effort"),
+        "reasoning_budget_tokens": thinking.get("budget_tokens") or thinking.get("thinking_budget"),
+        "reasoning_enabled": None if kind is None else kind == "enabled",
+        "verbosity": merged.get("verbosity"),
+        "response_format": merged.get("response_format") or merged.get("response_schema"),
+        "strict": merged.get("strict"),
+        "extra_body": merged.get("extra_body"),
+    }
+    return {name: value for name, value in fields.items() if value is not None}

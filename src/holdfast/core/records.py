@@ -167,6 +167,7 @@ class Agent(Stamp):
     context_window_limit: int | None = None
     embedding: str | None = None
     embedding_config: Json | None = None
+    fallback_models: tuple[Json, ...] = ()  # {"model": handle, "model_settings": …}, tried when the model cannot answer
     compaction_settings: Json | None = None
     budget: Json | None = None
     response_format: Json | None = None
@@ -262,6 +263,7 @@ class Step:
     model_endpoint: str | None = None
     context_window_limit: int | None = None
     usage: Usage = field(default_factory=Usage)
+    failed_models: tuple[Json, ...] = ()  # those tried before `model`, in order: model_handle, error_type, message
     error: Json | None = None
     feedback: str | None = None
     tags: tuple[str, ...] = ()

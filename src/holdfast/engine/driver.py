@@ -79,6 +79,7 @@ class Driver:
         self._work: set[asyncio.Task[Happened]] = set()
         self._began_ns = began_ns(run, wiring.clock)
         self._call: ModelCall | None = None
+        self._traced: ModelCall | None = None  # to be traced once its step is written
         self._step: Step | None = None
         self._last_step: Step | None = None
         self._tools_began_ns: int | None = None
@@ -179,7 +180,7 @@ class Driver:
         call, self._call = self._call, None
         if call is None:
             return None
-        self._step = replace(self._step_row(call), status="cancelled", stop_reason=stop)
+        self._step, self._traced = replace(self._step_row(call), status="cancelled", stop_reason=stop), call
         return call.unfolding.seen(), call.step_id, call.message_id
 
     async def _cancel_asked(self) -> Happened:
@@ -235,10 +236,10 @@ class Driver:
 
     async def _call_model(self, effect: CallModel) -> Happened:
         call = self._call = model_call.new_call(self.run.id, self._state.loadout, self._wiring.clock)
-        request = model_call.model_request(effect, self._state.loadout, self._scene, self._handle)
+        choices = model_call.choices(effect, self._state.loadout, self._scene, self._request)
         show = self._journal.show if self._request.stream_tokens else _unseen
         models, clock = self._wiring.models, self._wiring.clock
-        happened = await model_call.perform(call, models, self._handle, self.run.org_id, request, clock, show)
+        happened = await model_call.perform(call, models, choices, self.run.org_id, clock, show)
         self._call = None
         self._note_call(call, happened)
         return happened
@@ -247,7 +248,7 @@ class Driver:
         """Remember the step, so that the checkpoint of what happened writes it too."""
         if self._ttft_ns is None and call.first_token_ns is not None:
             self._ttft_ns = call.first_token_ns - self._began_ns
-        step = self._step_row(call)
+        step, self._traced = self._step_row(call), call
         match happened:
             case ModelReplied(reply=reply):
                 self._context_tokens = reply.usage.total_tokens
@@ -337,6 +338,12 @@ class Driver:
         self._first = False
         self._state, self._step, self._shortened = decision.state, None, None
         self._journal.written(list(drawn.events), done=drawn.rest is not None)
+        self._trace(drawn.step)
+
+    def _trace(self, step: Step | None) -> None:
+        call, self._traced = self._traced, None
+        if call is not None and step is not None and self._wiring.traces is not None:
+            self._wiring.traces.note(call, step, self._scene.agent)
 
     def _streamed(self, happened: Happened) -> frozenset[str]:
         """The messages whose pieces subscribers have already seen."""

@@ -13,7 +13,7 @@ from holdfast.core.gate import Allowance
 from holdfast.core.messages import Draft, Message, ToolReturnsBody
 from holdfast.core.model import UNUSED, ToolSpec, Usage
 from holdfast.core.policies import parse_policies
-from holdfast.core.records import Agent, Tool
+from holdfast.core.records import Agent, Conversation, Tool
 from holdfast.core.request import RunRequest
 from holdfast.core.rules import forbids_parallel, parse_rule
 from holdfast.core.state import NO_TERMS, Hand, Loadout, State, Terms
@@ -46,7 +46,9 @@ def state_of(
     spent: Usage = UNUSED,
     follow_ups: tuple[Draft, ...] = (),
 ) -> State:
-    loadout = loadout_of(situation.agent, situation.tools, request, situation.allowances, terms)
+    loadout = loadout_of(
+        situation.agent, situation.tools, request, situation.allowances, terms, conversation=situation.conversation
+    )
     return State(
         loadout=loadout,
         calls=situation.calls,
@@ -76,14 +78,19 @@ def loadout_of(
     request: RunRequest,
     allowances: tuple[Allowance, ...] = (),
     terms: Terms = NO_TERMS,
+    *,
+    conversation: Conversation | None = None,
 ) -> Loadout:
-    """Client tools shadow server tools of the same name."""
+    """Client tools shadow server tools of the same name. A conversation's word on parallel calls goes before the
+    agent's."""
     rules = tuple(parse_rule(rule) for rule in agent.tool_rules)
+    said = ((conversation.model_settings if conversation else None) or {}).get("parallel_tool_calls")
+    parallel = agent.parallel_tool_calls if said is None else bool(said)
     return Loadout(
         tools={tool.name: hand_of(tool) for tool in tools},
         rules=rules,
         client_tools=request.client_tools,
-        parallel_calls=agent.parallel_tool_calls and not forbids_parallel(rules),
+        parallel_calls=parallel and not forbids_parallel(rules),
         max_steps=request.max_steps,
         policies=parse_policies(list(agent.approval_policies)),
         allowances=allowances,

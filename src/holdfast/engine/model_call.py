@@ -1,5 +1,9 @@
 """One model call: choose the model, make the request, listen to the reply.
 
+If the model that was chosen cannot answer (its provider is overloaded, silent or refuses our key) and nothing of its
+reply was seen, the agent's fallback models are tried in their order. The step then tells which one answered and what
+came of those before it.
+
 Pieces of the reply go to the journal as they come, if the run is watched token by token. The call comes back as
 what happened: `ModelReplied` or `ModelFailed`. Cancelling the task closes the vendor's connection.
 """
@@ -8,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from holdfast.core.errors import Broken, ModelError, UnknownHandle
@@ -16,14 +20,15 @@ from holdfast.core.model import (
     AnyTool,
     ModelRequest,
     OneTool,
+    Reply,
     ReplyDone,
     ToolChoice,
     ToolSpec,
     Usage,
 )
-from holdfast.core.model_settings import model_settings
+from holdfast.core.model_settings import model_settings, with_settings
 from holdfast.core.outward import Wire, date_text
-from holdfast.core.records import Agent, Conversation, Step
+from holdfast.core.records import Agent, Conversation, Json, Step
 from holdfast.core.request import RunRequest
 from holdfast.core.rules import needs_approval
 from holdfast.core.state import CallModel, Loadout, ModelFailed, ModelReplied
@@ -32,6 +37,38 @@ from holdfast.engine.scene import Scene
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id, new_reply_ids
 from holdfast.ports.model import FoundModel, ModelDirectory
+
+# What another model may do better. A request that is wrong, or too long, is so for every model.
+FALLS_BACK = frozenset(
+    {
+        "llm_authentication",
+        "llm_error",
+        "llm_insufficient_credits",
+        "llm_overloaded",
+        "llm_rate_limit",
+        "llm_timeout",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model that may be called, and its request."""
+
+    handle: str
+    request: ModelRequest
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One model asked. The outcome is None while it is under way, and stays so if it was cut off."""
+
+    handle: str
+    request: ModelRequest
+    started_at: datetime
+    found: FoundModel | None = None
+    outcome: Reply | ModelFailed | None = None
+    latency_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -44,7 +81,7 @@ class ModelCall:
     unfolding: Unfolding
     started_at: datetime
     started_ns: int
-    found: FoundModel | None = None
+    attempts: list[Attempt] = field(default_factory=list)
     first_token_ns: int | None = None
     finished_ns: int | None = None
     usage: Usage = field(default_factory=Usage)
@@ -69,35 +106,76 @@ def new_call(run_id: str, loadout: Loadout, clock: Clock) -> ModelCall:
 async def perform(
     call: ModelCall,
     models: ModelDirectory,
-    handle: str,
+    choices: Sequence[Choice],
     org_id: str,
-    request: ModelRequest,
     clock: Clock,
     show: Callable[[Wire], None],
 ) -> ModelReplied | ModelFailed:
-    try:
-        call.found = await models.find(handle, org_id)
-        async with aclosing(call.found.model.stream(request)) as deltas:
-            async for delta in deltas:
-                if call.first_token_ns is None:
-                    call.first_token_ns = clock.monotonic_ns()
-                wire = call.unfolding.feed(delta)
-                if wire is not None:
-                    show(wire)
-                if isinstance(delta, ReplyDone):
-                    call.finished_ns = clock.monotonic_ns()
-                    call.usage = delta.reply.usage
-                    return ModelReplied(delta.reply, call.step_id, call.message_id, call.request_id)
-        raise Broken(f"The provider of {handle} ended its stream without a reply and without an error.")
-    except ModelError as error:
-        return ModelFailed(error.kind, error.message, error.detail)
-    except UnknownHandle as error:
-        return ModelFailed("llm_bad_request", str(error))
+    """Ask the first choice, and the others if those before them could not answer."""
+    for number, choice in enumerate(choices, start=1):
+        attempt = Attempt(choice.handle, choice.request, clock.now())
+        call.attempts.append(attempt)
+        began_ns = clock.monotonic_ns()
+        try:
+            reply = await _ask(call, attempt, models, org_id, clock, show)
+            attempt.outcome = reply
+            return ModelReplied(reply, call.step_id, call.message_id, call.request_id)
+        except ModelError as error:
+            attempt.outcome = failed = ModelFailed(error.kind, error.message, error.detail)
+            another_may_help = error.kind in FALLS_BACK
+        except UnknownHandle as error:
+            attempt.outcome = failed = ModelFailed("llm_bad_request", str(error))
+            another_may_help = True
+        finally:
+            attempt.latency_ns = clock.monotonic_ns() - began_ns
+        if not another_may_help or call.first_token_ns is not None or number == len(choices):
+            return failed
+    raise Broken("A model was to be called, and none was chosen.")
+
+
+async def _ask(
+    call: ModelCall,
+    attempt: Attempt,
+    models: ModelDirectory,
+    org_id: str,
+    clock: Clock,
+    show: Callable[[Wire], None],
+) -> Reply:
+    attempt.found = await models.find(attempt.handle, org_id)
+    async with aclosing(attempt.found.model.stream(attempt.request)) as deltas:
+        async for delta in deltas:
+            if call.first_token_ns is None:
+                call.first_token_ns = clock.monotonic_ns()
+            wire = call.unfolding.feed(delta)
+            if wire is not None:
+                show(wire)
+            if isinstance(delta, ReplyDone):
+                call.finished_ns = clock.monotonic_ns()
+                call.usage = delta.reply.usage
+                return delta.reply
+    raise Broken(f"The provider of {attempt.handle} ended its stream without a reply and without an error.")
 
 
 def handle_of(agent: Agent, conversation: Conversation, request: RunRequest) -> str:
     """Which model: the request's choice, else the conversation's, else the agent's."""
     return request.override_model or conversation.model or agent.model
+
+
+def choices(effect: CallModel, loadout: Loadout, scene: Scene, request: RunRequest) -> tuple[Choice, ...]:
+    """The model that was chosen, then the agent's fallbacks. A request that names its model wants that one only."""
+    chosen = handle_of(scene.agent, scene.conversation, request)
+    first = model_request(effect, loadout, scene, chosen)
+    if request.override_model is not None:
+        return (Choice(chosen, first),)
+    others = (_fallback(first, other) for other in scene.agent.fallback_models if other["model"] != chosen)
+    return (Choice(chosen, first), *others)
+
+
+def _fallback(first: ModelRequest, other: Json) -> Choice:
+    """The same request for another model. Extra fields were meant for the first one's vendor."""
+    handle, own = str(other["model"]), other.get("model_settings") or {}
+    settings = with_settings(replace(first.settings, extra_body={}), own)
+    return Choice(handle, replace(first, model=handle.partition("/")[2], settings=settings))
 
 
 def model_request(effect: CallModel, loadout: Loadout, scene: Scene, handle: str) -> ModelRequest:
@@ -139,7 +217,9 @@ def _choice(effect: CallModel, tools: Sequence[ToolSpec]) -> ToolChoice:
 
 
 def step_of(call: ModelCall, *, org_id: str, run_id: str, agent: Agent, handle: str, now_ns: int) -> Step:
-    info = call.found.info if call.found else None
+    last = call.attempts[-1] if call.attempts else None
+    info = last.found.info if last and last.found else None
+    handle = last.handle if last else handle
     return Step(
         id=call.step_id,
         org_id=org_id,
@@ -153,7 +233,14 @@ def step_of(call: ModelCall, *, org_id: str, run_id: str, agent: Agent, handle: 
         model_endpoint=info.endpoint if info else None,
         context_window_limit=agent.context_window_limit or (info.context_window if info else None),
         usage=call.usage,
+        failed_models=tuple(_failure(attempt) for attempt in call.attempts[:-1]),
         project_id=agent.project_id,
         llm_ns=(call.finished_ns or now_ns) - call.started_ns,
         step_ns=now_ns - call.started_ns,
     )
+
+
+def _failure(attempt: Attempt) -> Json:
+    outcome = attempt.outcome
+    assert isinstance(outcome, ModelFailed)
+    return {"model_handle": attempt.handle, "error_type": outcome.kind, "message": outcome.message}

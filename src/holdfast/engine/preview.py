@@ -10,12 +10,13 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from holdfast.core import tokens
-from holdfast.core.errors import ModelError
+from holdfast.core.errors import Conflict, ModelError
+from holdfast.core.loop import decide
 from holdfast.core.messages import Message, SummaryBody
 from holdfast.core.model import ModelRequest
 from holdfast.core.prompt import memory_text
 from holdfast.core.request import RunRequest
-from holdfast.core.state import ASSUMED_WINDOW, CallModel, Terms
+from holdfast.core.state import ASSUMED_WINDOW, CallModel, RunTools, Terms
 from holdfast.core.tooling import ask_model
 from holdfast.engine.loading import scene_of, state_of
 from holdfast.engine.model_call import handle_of, model_request
@@ -53,12 +54,16 @@ class Overview:
 
 
 async def next_request(wiring: Wiring, conversation_id: str, request: RunRequest | None = None) -> Preview:
-    """The request that these messages would lead to; without any, the one that the context as it stands would."""
-    request = request or RunRequest()
+    """The request that these messages would lead to; without any, the one that the context as it stands would.
+
+    Raises what a run with this request would be refused for."""
+    given, request = request, request or RunRequest()
     situation, context = await wiring.contexts.load(wiring.store, conversation_id)
     scene = scene_of(situation, context, request)
     terms = await terms_of(wiring, situation.agent, situation.conversation, request)
     state = state_of(situation, scene, request, terms=terms)
+    if given is not None and any(isinstance(wish, RunTools) for wish in decide(state, given.happened()).effects):
+        raise Conflict("Tools would run first, and what they return cannot be foreseen.")
     asked = ask_model(state, request.messages)
     (effect,) = asked.effects
     assert isinstance(effect, CallModel)

@@ -1,4 +1,4 @@
-"""Forgets the events of runs that came to rest long ago, a few pages at a time, as long as the server runs.
+"""Forgets the events of runs that came to rest long ago, and old traces, a few at a time, as long as the server runs.
 
 Whoever asks for what is gone is told so by an explicit gap. The names of requests go at the same age: after that, the
 same name is a new request. Every process sweeps; two that meet find less to do.
@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from holdfast.ports.clock import Clock
 from holdfast.ports.retention import OldEvents
+from holdfast.ports.traces import TraceStore
 
 log = logging.getLogger("holdfast.engine")
 
@@ -20,10 +21,16 @@ PAGES_PER_BATCH = 200
 
 
 class Retention:
-    def __init__(self, old: OldEvents, clock: Clock, days: int) -> None:
+    """`trace_days` may be 0: then no trace is kept that an earlier setting left behind."""
+
+    def __init__(
+        self, old: OldEvents, clock: Clock, days: int, *, traces: TraceStore | None = None, trace_days: int = 0
+    ) -> None:
         self._old = old
         self._clock = clock
         self._age = timedelta(days=days)
+        self._traces = traces
+        self._trace_age = timedelta(days=trace_days)
         self._sweeping: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -50,4 +57,11 @@ class Retention:
             dropped += pages
         while await self._old.drop_keys(before, PAGES_PER_BATCH) > 0:
             pass
+        if self._traces is not None:
+            await self._sweep_traces(self._traces)
         return dropped
+
+    async def _sweep_traces(self, traces: TraceStore) -> None:
+        before = self._clock.now() - self._trace_age
+        while await traces.drop_traces(before, PAGES_PER_BATCH) > 0:
+            pass

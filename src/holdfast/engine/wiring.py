@@ -9,6 +9,7 @@ from holdfast.core import tokens
 from holdfast.core.budget import NO_LIMITS, Budget, Price
 from holdfast.engine.feed import Feed
 from holdfast.engine.scene import Contexts
+from holdfast.engine.tracing import Tracing
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.ports.model import ModelDirectory
@@ -36,6 +37,7 @@ class Wiring:
     lease_seconds: float = 10.0
     most_runs: int = 256  # driven here at once; 0: this process accepts and shows runs, and others drive them
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
+    traces: Tracing | None = None
     contexts: Contexts = field(default_factory=Contexts)
     compact_at: float = 0.9  # of the window: a larger context is compacted before the model is asked
     budget: Budget = NO_LIMITS  # the most that any run gets

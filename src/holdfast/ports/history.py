@@ -66,6 +66,7 @@ class StepFilter:
     project_id: str | None = None
     start_date: datetime | None = None
     end_date: datetime | None = None
+    ids: Sequence[str] | None = None
 
 
 class History(Protocol):

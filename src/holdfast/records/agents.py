@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.core.errors import InvalidArgument
 from holdfast.core.expiry import parse_expiry
 from holdfast.core.messages import Message
+from holdfast.core.model_settings import check_settings
 from holdfast.core.policies import parse_policies
 from holdfast.core.prompt import DEFAULT_PROMPT
 from holdfast.core.records import Actor, Agent, Block, Conversation, Tool
@@ -29,6 +30,7 @@ from holdfast.records.agent_model import check_handle, handle_in, model_fields
 from holdfast.records.base_tools import ATTACHED_BY_DEFAULT, base_tools_for
 from holdfast.records.blocks import new_block
 from holdfast.records.context_choice import check_context
+from holdfast.records.fallbacks import read_fallbacks
 from holdfast.records.first_messages import opening, system_message
 from holdfast.records.naming import random_agent_name
 from holdfast.records.tool_rules import read_rules, set_approval, with_approval_of
@@ -72,15 +74,13 @@ class Agents:
         handle = handle_in(given)
         if handle is None:
             raise InvalidArgument("Must specify either model or llm_config in request")
-        await check_handle(self._models, handle, actor.org_id)
+        await self._check_models(actor, handle, given)
         new = new_agent(actor, self._sealed(given), self._clock.now())
         await self._store.create(new)
         return new.agent_id
 
     async def change(self, actor: Actor, agent_id: str, given: Mapping[str, Any]) -> None:
-        handle = handle_in(given)
-        if handle is not None:
-            await check_handle(self._models, handle, actor.org_id)
+        await self._check_models(actor, handle_in(given), given)
         change = AgentChange(
             alter=partial(changed, actor, self._sealed(given), self._clock.now()),
             tool_ids=_tuple(given.get("tool_ids")),
@@ -122,6 +122,13 @@ class Agents:
 
     async def count(self, actor: Actor, which: AgentFilter) -> int:
         return await self._store.count(actor, which)
+
+    async def _check_models(self, actor: Actor, handle: str | None, given: Mapping[str, Any]) -> None:
+        """Every model that is named exists, and the settings can be understood."""
+        check_settings(given.get("model_settings") or {})
+        fallbacks = [str(one["model"]) for one in read_fallbacks(given.get("fallback_models") or ())]
+        for named in (*([handle] if handle else ()), *fallbacks):
+            await check_handle(self._models, named, actor.org_id)
 
     def _sealed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """The older name of `secrets` is read too; where both name a variable, the newer counts."""
@@ -221,6 +228,8 @@ def _given_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("approval_expiry") is not None:
         parse_expiry(given["approval_expiry"])
         fields["approval_expiry"] = given["approval_expiry"]
+    if given.get("fallback_models") is not None:
+        fields["fallback_models"] = read_fallbacks(given["fallback_models"])
     if given.get("secrets") is not None:
         fields["secrets"] = given["secrets"]
     return fields

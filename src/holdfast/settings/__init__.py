@@ -49,6 +49,7 @@ class Settings:
     mcp_timeout_seconds: float
     mcp_stdio_unsandboxed: bool
     event_retention_days: int
+    trace_retention_days: int
     max_body_bytes: int
     webhook_secret: str | None
     approvals_webhook: str | None

@@ -177,6 +177,13 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="How many days the stream of a finished run can still be replayed.",
     ),
     Variable(
+        field="trace_retention_days",
+        name="HOLDFAST_TRACE_RETENTION_DAYS",
+        reader=whole_number(0, 36_500),
+        default="7",
+        meaning="How many days one can look at what was sent to a model and what came back; 0 keeps none of it.",
+    ),
+    Variable(
         field="max_body_bytes",
         name="HOLDFAST_MAX_BODY_BYTES",
         reader=whole_number(1024, 1 << 30),

@@ -16,6 +16,7 @@ from holdfast.ports.history import MessageScope, RunFilter, StepFilter
 from holdfast.ports.paging import Page
 from holdfast.storage.conversations import in_lineage
 from holdfast.storage.database import Database
+from holdfast.storage.json_lists import list_holds
 from holdfast.storage.paging import page_rows
 from holdfast.storage.run_listing import list_runs
 from holdfast.storage.run_store import get_run, run_value
@@ -164,6 +165,10 @@ def _steps(connection: Connection, actor: Actor, wanted: StepFilter, page: Page)
         query = query.where(steps.c.created_at >= wanted.start_date)
     if wanted.end_date is not None:
         query = query.where(steps.c.created_at <= wanted.end_date)
+    if wanted.tags:
+        query = query.where(or_(*(list_holds(connection, steps.c.tags, tag) for tag in wanted.tags)))
+    if wanted.ids is not None:
+        query = query.where(steps.c.id.in_(wanted.ids))
     return [step_value(row) for row in page_rows(connection, query, steps, page)]
 
 

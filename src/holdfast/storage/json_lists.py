@@ -1,4 +1,4 @@
-"""Asking whether a list inside a record's `document` holds a value, in each database's own words."""
+"""Asking whether a list in a column, or inside a record's `document`, holds a value, in each database's own words."""
 
 from __future__ import annotations
 
@@ -13,4 +13,12 @@ def holds(connection: Connection, document: Column[Any], key: str, value: str) -
     if connection.dialect.name == "postgresql":
         return type_coerce(document, JSONB).contains({key: [value]})
     item = func.json_each(document, f"$.{key}").table_valued("value")
+    return select(item.c.value).where(item.c.value == value).exists()
+
+
+def list_holds(connection: Connection, column: Column[Any], value: str) -> ColumnElement[bool]:
+    """Whether the column, a list of strings, holds the value."""
+    if connection.dialect.name == "postgresql":
+        return type_coerce(column, JSONB).contains([value])
+    item = func.json_each(column).table_valued("value")
     return select(item.c.value).where(item.c.value == value).exists()

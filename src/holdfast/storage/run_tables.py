@@ -6,7 +6,7 @@ keys with ON DELETE CASCADE.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text, text
 
 from holdfast.storage.columns import Document, Moment, id_column, metadata, only_where, org_column, owned_by
 
@@ -189,6 +189,7 @@ steps = Table(
     Column("cached_input_tokens", Integer),
     Column("cache_write_tokens", Integer),
     Column("reasoning_tokens", Integer),
+    Column("failed_models", Document),
     Column("error", Document),
     Column("feedback", String),
     Column("tags", Document, nullable=False),
@@ -199,6 +200,25 @@ steps = Table(
     Index("ix_steps_org_created", "org_id", "created_at", "id"),
     Index("ix_steps_run_created", "run_id", "created_at", "id"),
     Index("ix_steps_agent_created", "agent_id", "created_at", "id"),
+)
+
+# What was said to a model and what it answered. Forgotten after a while, and nothing depends on it.
+traces = Table(
+    "traces",
+    metadata,
+    id_column(),
+    org_column(),
+    owned_by("runs", "run_id"),
+    Column("step_id", String, nullable=False),
+    Column("agent_id", String, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("call_type", String, nullable=False),
+    Column("about", Document, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("ix_traces_step", "step_id"),
+    Index("ix_traces_run_created", "run_id", "created_at"),
+    Index("ix_traces_created", "created_at"),
 )
 
 events = Table(

@@ -34,6 +34,7 @@ def step_row(step: Step) -> dict[str, Any]:
         "cached_input_tokens": usage.cached_input_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
+        "failed_models": list(step.failed_models) or None,
         "error": step.error,
         "feedback": step.feedback,
         "tags": list(step.tags),
@@ -62,7 +63,8 @@ def write_step(connection: Connection, step: Step, *, new: bool) -> None:
 def step_value(row: RowMapping) -> Step:
     names = ("prompt_tokens", "completion_tokens", "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
     rest = {name: value for name, value in row.items() if name not in names}
-    return Step(**{**rest, "usage": Usage(*(row[name] for name in names)), "tags": tuple(row["tags"])})
+    lists = {"tags": tuple(row["tags"]), "failed_models": tuple(row["failed_models"] or ())}
+    return Step(**{**rest, **lists, "usage": Usage(*(row[name] for name in names))})
 
 
 def steps_of_run(connection: Connection, run_id: str) -> tuple[Step, ...]:

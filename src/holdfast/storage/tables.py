@@ -35,6 +35,7 @@ from holdfast.storage.run_tables import run_keys as run_keys
 from holdfast.storage.run_tables import run_tools as run_tools
 from holdfast.storage.run_tables import runs as runs
 from holdfast.storage.run_tables import steps as steps
+from holdfast.storage.run_tables import traces as traces
 
 # ---- who ------------------------------------------------------------------------------------------------------
 

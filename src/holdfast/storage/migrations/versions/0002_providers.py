@@ -1,8 +1,4 @@
-"""Providers that organisations bring, and which of them a step used.
-
-Revision ID: 0002
-Revises: 0001
-"""
+"""Providers that organisations bring, and which of them a step used."""
 
 from __future__ import annotations
 

@@ -1,0 +1,48 @@
+"""The promise of the store that keeps what was said to a model and what it answered, for a while.
+
+A trace is an aid for people who look into a run. Nothing depends on it: a crash may lose the newest ones, and they are
+forgotten after `HOLDFAST_TRACE_RETENTION_DAYS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from holdfast.core.records import Actor, Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One model call. A step has several if models before the last one failed; `attempt` counts them from 1."""
+
+    id: str
+    org_id: str
+    run_id: str
+    step_id: str
+    agent_id: str
+    attempt: int
+    created_at: datetime
+    call_type: str = "agent_step"
+    about: Json  # latency_ms, llm_config, agent_tags
+    body: bytes  # packed request and response, see `engine.tracing`
+
+
+class TraceStore(Protocol):
+    async def keep(self, traces: Sequence[Trace]) -> None:
+        """Those whose run was deleted meanwhile are left out."""
+        ...
+
+    async def of_step(self, actor: Actor, step_id: str) -> Trace | None:
+        """The last call of the step, which is the one whose reply it has."""
+        ...
+
+    async def of_run(self, actor: Actor, run_id: str, limit: int) -> Sequence[Trace]:
+        """In the order they were made."""
+        ...
+
+    async def drop_traces(self, before: datetime, limit: int) -> int:
+        """Forget some that are older than this; how many there were."""
+        ...
