@@ -1,4 +1,4 @@
-"""The command line: `holdfast serve`, `worker`, `migrate`, `doctor`, `audit`."""
+"""The command line: `holdfast serve`, `worker`, `migrate`, `backup`, `doctor`, `audit`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from holdfast import __version__
 from holdfast.settings import Settings, SettingsError
@@ -27,12 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"holdfast: {error}", file=sys.stderr)
         return 2
-    return _run(options.command, settings)
+    return _run(options, settings)
 
 
-def _run(command: str, settings: Settings) -> int:
+def _run(options: argparse.Namespace, settings: Settings) -> int:
     """Each command lives in a file of its own and is loaded only when it is called."""
-    match command:
+    match options.command:
         case "serve":
             from holdfast.cli.serve import serve
 
@@ -45,6 +46,10 @@ def _run(command: str, settings: Settings) -> int:
             from holdfast.cli.database import migrate_database
 
             return migrate_database(settings)
+        case "backup":
+            from holdfast.cli.database import back_up_database
+
+            return back_up_database(settings, options.file)
         case "audit":
             from holdfast.cli.audit import audit
 
@@ -64,8 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", help="port to listen on (8283)")
     worker = commands.add_parser("worker", help="drive runs that servers accept, on the same Postgres")
     migrate = commands.add_parser("migrate", help="bring the database to this version's schema")
+    backup = commands.add_parser("backup", help="copy the SQLite database, also while a server runs")
+    backup.add_argument("file", type=Path, help="where the copy goes; must not exist yet")
     doctor = commands.add_parser("doctor", help="say what is set up, what is missing and how to get it")
     audit = commands.add_parser("audit", help="check that the log of decisions is whole")
-    for command in (serve, worker, migrate, doctor, audit):
+    for command in (serve, worker, migrate, backup, doctor, audit):
         command.add_argument("--database", metavar="URL", help="sqlite:///path or postgresql://user@host/name")
     return parser
