@@ -38,7 +38,7 @@ from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.providers import OwnProvider
 from holdfast.ports.sealing import Sealer
-from holdfast.ports.toolbox import ToolLimits
+from holdfast.ports.toolbox import Toolbox, ToolLimits
 from holdfast.providers import catalog
 from holdfast.providers.directory import TYPES, Directory
 from holdfast.providers.kept import GuardedWorkshop, KeptProviders
@@ -74,7 +74,9 @@ from holdfast.storage.traces import SqlTraces
 from holdfast.tools.builtins import Builtins, ByKind
 from holdfast.tools.mcp.toolbox import McpToolbox
 from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.recall import Recall
 from holdfast.tools.schema import SourceSchemas
+from holdfast.tools.web import Web
 
 
 class AlreadyRunning(Exception):
@@ -105,7 +107,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, sealer, clock, stack)
         mcp = _mcp_toolbox(settings, database, sealer)
-        toolbox = ByKind(Builtins(SqlMessageSearch(database), SqlArchives(database), clock), processes, mcp, sealer)
+        toolbox = ByKind(_builtins(settings, database, processes, clock), processes, mcp, sealer)
         stack.push_async_callback(toolbox.close)
         store = SqlRunStore(
             database, clock, settings.approvals_webhook, RunLimits(settings.most_unfinished, settings.most_queued)
@@ -198,6 +200,12 @@ def _providers(
     models = Directory(own, brought=KeptProviders(store, workshop, sealer, clock))
     stack.push_async_callback(models.close)
     return models, Providers(store, workshop, sealer, clock)
+
+
+def _builtins(settings: Settings, database: Database, processes: Toolbox, clock: Clock) -> Builtins:
+    recall = Recall(SqlMessageSearch(database), SqlArchives(database), clock)
+    outbound = GuardedClient(allow_private=settings.allow_private_urls)
+    return Builtins(recall, Web(outbound, settings.exa_api_key, settings.exa_base_url), processes, clock)
 
 
 def _rooms(

@@ -18,6 +18,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.feed import Feed
 from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.wiring import Wiring
+from holdfast.outbound.client import GuardedClient
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.history import MessageScope
@@ -27,6 +28,7 @@ from holdfast.providers.directory import Directory
 from holdfast.records.agents import Agents
 from holdfast.records.tools import Tools
 from holdfast.storage.agents import SqlAgents
+from holdfast.storage.archives import SqlArchives
 from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
 from holdfast.storage.history import SqlHistory
@@ -35,9 +37,13 @@ from holdfast.storage.migrate import migrate
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.run_store import SqlRunStore
 from holdfast.storage.sealing import AesSealer
+from holdfast.storage.search import SqlMessageSearch
 from holdfast.storage.tools import SqlTools
 from holdfast.testing.scripted_model import ScriptedModel
+from holdfast.tools.builtins import Builtins
+from holdfast.tools.recall import Recall
 from holdfast.tools.schema import SourceSchemas
+from holdfast.tools.web import Web
 
 TOOL = '''
 def {name}(text: str = "") -> str:
@@ -125,6 +131,12 @@ class House:
             DEFAULT_ACTOR, MessageScope(conversation_id=conversation_id), Page(limit=1000, order="asc")
         )
         return [type(message.body).__name__.removesuffix("Body") for message in found]
+
+
+def builtins_of(house: House) -> Builtins:
+    """The server's own tools on this house's database; without the web."""
+    recall = Recall(SqlMessageSearch(house.database), SqlArchives(house.database), house.wiring.clock)
+    return Builtins(recall, Web(GuardedClient(allow_private=False), None, None), house.toolbox, house.wiring.clock)
 
 
 @asynccontextmanager

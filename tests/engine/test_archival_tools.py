@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.house import opened
+from engine.house import builtins_of, opened
 from holdfast.ports.archives import PassageSearch
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.storage.archives import SqlArchives
-from holdfast.storage.search import SqlMessageSearch
 from holdfast.testing.script import Call, Say
-from holdfast.tools.builtins import Builtins
 
 
 async def test_an_insert_that_is_run_again_with_the_same_key_adds_nothing(database_url: str) -> None:
     async with opened(database_url) as house:
         archives = SqlArchives(house.database)
-        builtins = Builtins(SqlMessageSearch(house.database), archives, house.wiring.clock)
+        builtins = builtins_of(house)
         conversation = await house.agent(tools=["archival_memory_insert"])
 
         async def twice_at_once(job: ToolJob) -> ToolOutcome:

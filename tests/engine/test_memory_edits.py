@@ -7,29 +7,21 @@ from typing import Any
 
 import pytest
 
-from engine.house import House, opened
+from engine.house import House, builtins_of, opened
 from holdfast.core.messages import SystemBody, ToolReturnsBody
 from holdfast.core.records import Block
 from holdfast.ports.toolbox import MemoryEdit, ToolJob, ToolOutcome
 from holdfast.records.blocks import Blocks
-from holdfast.storage.archives import SqlArchives
 from holdfast.storage.blocks import SqlBlocks
 from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.search import SqlMessageSearch
 from holdfast.testing.script import Call, Say
-from holdfast.tools.builtins import Builtins
 
 HUMAN = {"label": "human", "value": "Name: Ada"}
 
 
-class NoSearch:
-    async def search_messages(self, **_wanted: Any) -> list[Any]:
-        return []
-
-
 async def with_memory(house: House, *names: str) -> str:
     """An agent with these base tools, which truly run, and one block."""
-    builtins = Builtins(NoSearch(), SqlArchives(house.database), house.wiring.clock)
+    builtins = builtins_of(house)
     for name in names:
         house.toolbox.does[name] = builtins.run
     return await house.agent(tools=list(names), memory_blocks=[HUMAN])
@@ -127,7 +119,7 @@ async def test_the_model_can_make_the_edit_again_on_what_it_was_told(database_ur
 async def test_an_edit_of_a_person_earlier_in_the_run_is_not_lost_either(database_url: str) -> None:
     """The run read the blocks when it began; the person wrote while an unrelated tool was at work."""
     async with opened(database_url) as house:
-        builtins = Builtins(NoSearch(), SqlArchives(house.database), house.wiring.clock)
+        builtins = builtins_of(house)
         house.toolbox.does["memory_rethink"] = builtins.run
         conversation = await house.agent("look", tools=["memory_rethink"], memory_blocks=[HUMAN])
 
@@ -247,8 +239,7 @@ async def test_two_edits_of_one_result_are_written_together_or_not_at_all(databa
 async def test_a_search_of_the_conversation_does_not_find_the_request_that_asked_for_it(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent(tools=["conversation_search"])
-        search, archives = SqlMessageSearch(house.database), SqlArchives(house.database)
-        house.toolbox.does["conversation_search"] = Builtins(search, archives, house.wiring.clock).run
+        house.toolbox.does["conversation_search"] = builtins_of(house).run
         house.model.script(Say("A walrus, noted."))
         await house.finished(conversation, "My favourite animal is the walrus.")
         house.model.script(Say("Let me look for walrus."), Call("conversation_search", {"query": "walrus"}))

@@ -170,9 +170,9 @@ BASE_TOOLS: tuple[BaseTool, ...] = (
         "Run a program in a sandbox and give what it prints. Nothing is kept between runs.",
         {
             "code": _text("The program."),
-            "language": _text("The language it is written in.", enum=["python", "js", "ts", "r", "java"]),
+            "language": _text("The language it is written in; only python can be run here.", enum=["python"]),
         },
-        ("code", "language"),
+        ("code",),
         on_unknown="ask",
     ),
 )

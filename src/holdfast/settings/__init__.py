@@ -39,6 +39,8 @@ class Settings:
     anthropic_base_url: str | None
     gemini_api_key: str | None
     gemini_base_url: str | None
+    exa_api_key: str | None
+    exa_base_url: str | None
     vendors: Mapping[str, str]  # of all other vendors, by the names in settings/vendors.py
     lease_seconds: float
     most_runs: int

@@ -111,6 +111,20 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="A server to use in Gemini's place, up to and with its /v1beta.",
     ),
     Variable(
+        field="exa_api_key",
+        name="EXA_API_KEY",
+        reader=TEXT,
+        secret=True,
+        meaning="The key for Exa, with which the tool web_search searches. Unset: the tool says that it cannot.",
+    ),
+    Variable(
+        field="exa_base_url",
+        name="EXA_BASE_URL",
+        reader=HTTP_URL,
+        default_shown="Exa's own",
+        meaning="A server to use in Exa's place.",
+    ),
+    Variable(
         field="lease_seconds",
         name="HOLDFAST_LEASE_SECONDS",
         reader=number(0.1, 3600),

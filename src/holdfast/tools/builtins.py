@@ -1,4 +1,5 @@
-"""The tools that come with the server: memory edits and search. They run here, in the server, on the agent's own data.
+"""The tools that come with the server: memory edits, search, the web. They run here, on the agent's own data; only
+`run_code` goes where other people's code goes.
 
 They answer to the same gate as all others: rules, approval and the ledger have had their say before `run` is called.
 Memory is not written here; an edit goes back with the outcome and is written in one transaction with the result.
@@ -10,21 +11,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from holdfast.core.errors import TellTheModel
-from holdfast.ports.archives import ArchiveStore
 from holdfast.ports.clock import Clock
 from holdfast.ports.sealing import Sealer, WrongKey
-from holdfast.ports.search import MessageSearch
 from holdfast.ports.toolbox import Toolbox, ToolJob, ToolOutcome
 from holdfast.tools import memory
+from holdfast.tools.programs import Programs
 from holdfast.tools.recall import Recall
+from holdfast.tools.web import Web
 
 
 class Builtins:
     """Implements `ports.toolbox.Toolbox` for the base tools."""
 
-    def __init__(self, search: MessageSearch, archives: ArchiveStore, clock: Clock) -> None:
+    def __init__(self, recall: Recall, web: Web, processes: Toolbox, clock: Clock) -> None:
+        self._web = web
         self._clock = clock
-        recall = Recall(search, archives, clock)
+        program = Programs(processes)
         self._memory: dict[str, Callable[[ToolJob], ToolOutcome]] = {
             "memory": lambda job: memory.memory(job, self._clock.now()),
             "memory_insert": memory.insert,
@@ -35,6 +37,9 @@ class Builtins:
             "conversation_search": recall.conversation_search,
             "archival_memory_insert": recall.archival_memory_insert,
             "archival_memory_search": recall.archival_memory_search,
+            "web_search": web.search,
+            "fetch_webpage": web.fetch,
+            "run_code": program.run,
         }
 
     async def run(self, job: ToolJob) -> ToolOutcome:
@@ -45,7 +50,7 @@ class Builtins:
         raise TellTheModel(f"{job.name} is not available on this server.")
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        await self._web.close()
 
 
 class ByKind:
@@ -77,5 +82,6 @@ class ByKind:
             raise TellTheModel(f"a secret of the agent cannot be read. {error}") from error
 
     async def close(self) -> None:
+        await self._builtins.close()
         await self._mcp.close()
         await self._processes.close()

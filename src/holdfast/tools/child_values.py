@@ -78,6 +78,8 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def converted(value: Any, hint: Any) -> Any:
     """The value as the annotation wants it."""
+    if hint is Any:  # a class since Python 3.11, but not one that anything is an instance of
+        return value
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return converted(value, inner[0])
