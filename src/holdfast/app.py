@@ -117,6 +117,8 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.push_async_callback(traces.close)
         presence = stack.enter_context(Presence(settings.data_dir / "processes"))
         bus = await _open_bus(settings, database, stack)
+        outbound = GuardedClient(allow_private=settings.allow_private_urls)
+        stack.push_async_callback(outbound.close)
         wiring = Wiring(
             store=store,
             models=models,
@@ -125,6 +127,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             owner=presence.owner,
             bus=bus,
             feed=Feed(store, bus),
+            outbound=outbound,
             lease_seconds=settings.lease_seconds,
             most_runs=settings.most_runs,
             traces=traces if settings.trace_retention_days else None,
@@ -134,7 +137,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         rooms = _rooms(database, clock, models, providers, traces, wiring, engine, sealer, mcp)
         await engine.open(alone=database.is_sqlite, dead=presence.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
-        _open_chores(settings, database, wiring, stack)
+        _open_chores(settings, database, wiring, outbound, stack)
         expiries = Expiries(rooms.approvals.store, store, clock, engine.start, engine.cancel)
         expiries.open()
         stack.push_async_callback(expiries.close)
@@ -169,10 +172,10 @@ def _mcp_toolbox(settings: Settings, database: Database, sealer: Sealer) -> McpT
     )
 
 
-def _open_chores(settings: Settings, database: Database, wiring: Wiring, stack: AsyncExitStack) -> None:
+def _open_chores(
+    settings: Settings, database: Database, wiring: Wiring, outbound: GuardedClient, stack: AsyncExitStack
+) -> None:
     """What goes on beside the runs: webhooks are delivered, old events forgotten."""
-    outbound = GuardedClient(allow_private=settings.allow_private_urls)
-    stack.push_async_callback(outbound.close)
     mail = Mail(SqlOutbox(database), wiring.store, outbound, wiring.clock, settings.webhook_secret)
     for chore in (
         Webhooks(mail),

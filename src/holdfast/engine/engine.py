@@ -21,6 +21,7 @@ from holdfast.engine.accepting import accept, denying_what_waits, enqueue, leave
 from holdfast.engine.cancelling import cancel_resting
 from holdfast.engine.feed import Batch
 from holdfast.engine.once import once
+from holdfast.engine.pictures import with_pictures
 from holdfast.engine.wiring import Wiring
 from holdfast.engine.work import Dead, Work, nobody_known
 from holdfast.ports.runs import KnownRequest, StaleSituation
@@ -55,6 +56,7 @@ class Engine:
         return await once(store, conversation_id, request, lambda: self._start(actor, conversation_id, request))
 
     async def _start(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
+        request = await with_pictures(request, self._wiring.outbound)
         for _ in range(MAX_LOOKS):
             try:
                 if self.work.room > 0:
