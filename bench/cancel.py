@@ -2,21 +2,20 @@
 
 Mid-stream, the clock runs from the sending of the cancel until the model server sees its connection closed. The
 model server runs in this process, so that both ends of the time are read from one clock. Mid-tool, it runs until
-the tool's own process and the one that it started are both gone, which pidfds tell to the instant.
+the tool's own process and the one that it started are both gone, which pidfds tell to the instant. They are found by
+the name that they take: the numbers that they know of themselves mean nothing outside their sandbox.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import time
 from contextlib import suppress
-from pathlib import Path
 
 from bench.clients import HoldfastClient, message, new_session
 from bench.results import Bar, Row
-from bench.sampling import Setting, percentile, until
+from bench.sampling import Setting, percentile, processes_named, until
 from bench.stage import database, model_environment
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Call, Hang, Say
@@ -26,32 +25,30 @@ ROUNDS = 100
 QUICK_ROUNDS = 20
 CANCEL_BAR = Bar("value", 100)
 SOURCE = '''
-def keep_watch(path: str) -> str:
+def keep_watch(mark: str) -> str:
     """Watch for a long time.
 
     Args:
-        path: Where to write down who watches.
+        mark: The name by which the watchers are known.
     """
-    import os, subprocess
-    helper = subprocess.Popen(["sleep", "60"])
-    with open(path + ".new", "w") as file:
-        file.write(f"{os.getpid()} {helper.pid}")
-    os.rename(path + ".new", path)
-    helper.wait()
+    import ctypes, os, time
+    os.fork()
+    ctypes.CDLL(None).prctl(15, mark.encode(), 0, 0, 0)
+    time.sleep(60)
     return "nothing came"
 '''
 
 
 async def measure(setting: Setting) -> list[Row]:
     rounds = setting.count(ROUNDS, QUICK_ROUNDS)
-    with database(setting.database) as (ours, _), tempfile.TemporaryDirectory(prefix="holdfast-watch-") as folder:
+    with database(setting.database) as (ours, _):
         async with ModelServer(always=[Say("Aye.")]) as model, new_session() as session:
             with ServerProcess(ours, **model_environment(model.url)) as server:
                 client = HoldfastClient(session, server.url)
                 streams = [await _cancel_stream(client, model, number) for number in range(1, rounds + 1)]
                 agent_id = await client.make_agent([await client.make_tool(SOURCE)])
-                paths = [Path(folder) / str(number) for number in range(rounds)]
-                tools = [await _cancel_tool(client, model, agent_id, path) for path in paths]
+                marks = [f"watch-{os.getpid()}-{number}" for number in range(rounds)]
+                tools = [await _cancel_tool(client, model, agent_id, mark) for mark in marks]
     return [_row("cancel mid-stream, p99", streams), _row("cancel mid-tool, p99", tools)]
 
 
@@ -78,11 +75,11 @@ async def _cancel_stream(client: HoldfastClient, model: ModelServer, number: int
     return gone.disconnected_at - began
 
 
-async def _cancel_tool(client: HoldfastClient, model: ModelServer, agent_id: str, path: Path) -> float:
-    model.script(Call("keep_watch", {"path": str(path)}))
+async def _cancel_tool(client: HoldfastClient, model: ModelServer, agent_id: str, mark: str) -> float:
+    model.script(Call("keep_watch", {"mark": mark}))
     turn = asyncio.create_task(client.send(agent_id, "Watch."))
-    await until(path.exists)
-    gone = [_gone(pid) for pid in _watchers(path)]
+    await until(lambda: len(processes_named(mark)) == 2)
+    gone = [_gone(pid) for pid in processes_named(mark)]
     began = time.monotonic()
     cancel = asyncio.create_task(client.call("POST", f"/v1/agents/{agent_id}/messages/cancel", {}))
     ended = max(await asyncio.gather(*gone)) - began
@@ -90,11 +87,6 @@ async def _cancel_tool(client: HoldfastClient, model: ModelServer, agent_id: str
     with suppress(RuntimeError):
         await turn
     return ended
-
-
-def _watchers(path: Path) -> list[int]:
-    """The processes that the tool wrote down: itself and its helper."""
-    return [int(pid) for pid in path.read_text().split()]
 
 
 async def _gone(pid: int) -> float:

@@ -102,7 +102,13 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.callback(database.close)
         migrate(database.engine)
         first_start = await database.write(ensure_default, clock.now())
-        processes = ProcessToolbox()
+        processes = ProcessToolbox(
+            hidden=[settings.data_dir],
+            writable=settings.tool_folders or (),
+            network=settings.tool_network,
+            resolve=GuardedAddresses(allow_private=settings.allow_private_urls).addresses,
+            run_unconfined=settings.run_tools_unconfined,
+        )
         await processes.start()
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, sealer, clock, stack)
@@ -134,7 +140,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             tool_limits=ToolLimits(wall_seconds=settings.tool_timeout_seconds),
         )
         engine = Engine(wiring)
-        rooms = _rooms(database, clock, models, providers, traces, wiring, engine, sealer, mcp)
+        rooms = _rooms(database, clock, models, providers, traces, wiring, engine, sealer, mcp, processes)
         await engine.open(alone=database.is_sqlite, dead=presence.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
         _open_chores(settings, database, wiring, outbound, stack)
@@ -221,6 +227,7 @@ def _rooms(
     engine: Engine,
     sealer: Sealer,
     mcp: McpToolbox,
+    processes: ProcessToolbox,
 ) -> Rooms:
     return Rooms(
         models=models,
@@ -239,6 +246,7 @@ def _rooms(
         approvals=Approvals(SqlApprovals(database, clock), engine.start),
         search=SqlMessageSearch(database),
         clock=clock,
+        tool_isolation=processes.isolation_facts,
     )
 
 

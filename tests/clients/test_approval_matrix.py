@@ -130,7 +130,8 @@ def check(client: Letta, cell: Cell) -> None:
 @pytest.mark.timeout(300)
 def test_every_answer_by_every_route_takes_effect_exactly_once(database_url: str, tmp_path: Path) -> None:
     everything = list(cells())
-    with ServerProcess(database_url) as server:
+    tmp_path.chmod(0o777)  # a tool is another user, and this is the one folder that it can change
+    with ServerProcess(database_url, HOLDFAST_TOOL_FOLDERS=str(tmp_path)) as server:
         client = Letta(base_url=server.url, max_retries=0)
         tool = client.tools.upsert(source_code=SOURCE, default_requires_approval=True)
         for number, cell in enumerate(everything):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from holdfast import __version__
+from holdfast.api.parameters import InRooms
 from holdfast.api.responses import Json
 
 router = APIRouter(prefix="/v1", tags=["health"])
@@ -14,5 +15,7 @@ SPOKEN_VERSION = "0.16.8"  # the server whose API we speak; clients compare it a
 
 @router.get("/health")
 @router.get("/ready")
-async def health() -> Json:
-    return Json({"version": SPOKEN_VERSION, "status": "ok", "holdfast": __version__})
+async def health(rooms: InRooms) -> Json:
+    """`tools` says how well tools are confined here (docs/sandbox.md), and is null as long as that is being tried."""
+    tools = rooms.tool_isolation()
+    return Json({"version": SPOKEN_VERSION, "status": "ok", "holdfast": __version__, "tools": tools})

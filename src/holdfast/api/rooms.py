@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from holdfast.engine.by_hand import ByHand
 from holdfast.engine.engine import Engine
@@ -41,6 +43,7 @@ class Rooms:
     approvals: Approvals
     search: MessageSearch
     clock: Clock
+    tool_isolation: Callable[[], Mapping[str, Any] | None]  # None until it is known
 
     def now(self) -> datetime:
         return self.clock.now()

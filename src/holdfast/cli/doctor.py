@@ -15,7 +15,7 @@ from holdfast.providers import catalog
 from holdfast.settings import Settings
 from holdfast.storage.database import make_engine
 from holdfast.storage.migrate import HEAD, version_of
-from holdfast.tools.process import describe_isolation
+from holdfast.tools.process import ProcessToolbox
 
 Say = Callable[[str, str, str], None]
 
@@ -25,7 +25,7 @@ def doctor(settings: Settings) -> int:
     print(f"Holdfast {__version__}")
     well = _database(settings)
     asyncio.run(_models(settings))
-    _say("ok", "tools", describe_isolation())
+    asyncio.run(_tools(settings))
     if settings.password is None:
         _say("note", "access", "no password: only this machine can use the server. Set HOLDFAST_PASSWORD to share it.")
     else:
@@ -57,6 +57,14 @@ def _database(settings: Settings) -> bool:
     state = "up to date" if version == HEAD else f"at {version or 'nothing'}; `holdfast migrate` brings it to {HEAD}"
     _say("ok", "database", f"{shown} ({state})")
     return True
+
+
+async def _tools(settings: Settings) -> None:
+    """Tries out for real how tools can be confined here."""
+    toolbox = ProcessToolbox(network=settings.tool_network, run_unconfined=settings.run_tools_unconfined)
+    found = await toolbox.isolation()
+    await toolbox.close()
+    _say("ok" if found.runs else "FAIL", "tools", found.described())
 
 
 async def _models(settings: Settings) -> None:

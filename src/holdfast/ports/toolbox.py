@@ -23,6 +23,7 @@ class ToolLimits:
     cpu_seconds: int = 60
     memory_bytes: int = 512 * 1024 * 1024
     processes: int = 32
+    open_files: int = 256
     output_bytes: int = 1024 * 1024
     result_bytes: int = 1024 * 1024
 
@@ -48,6 +49,7 @@ class ToolJob:
     org_id: str = ""
     blocks: tuple[Block, ...] = ()
     limits: ToolLimits = field(default_factory=ToolLimits)
+    packages: tuple[str, ...] = ()  # folders with installed packages, built already; shown read-only
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class ToolOutcome:
     stdout: tuple[str, ...] = ()
     stderr: tuple[str, ...] = ()
     edits: tuple[MemoryEdit, ...] = ()
+    tier: str | None = None  # how well the tool was confined, if it ran in a process of its own
 
 
 class Toolbox(Protocol):

@@ -12,7 +12,7 @@ variable counts as unset, since that is how compose files pass on what nobody fi
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from holdfast.settings.reading import SettingsError
 from holdfast.settings.table import VARIABLES
@@ -50,6 +50,9 @@ class Settings:
     tool_timeout_seconds: float
     mcp_timeout_seconds: float
     mcp_stdio_unsandboxed: bool
+    tool_network: Literal["none", "public", "full"]
+    tool_folders: tuple[Path, ...] | None
+    run_tools_unconfined: bool
     event_retention_days: int
     trace_retention_days: int
     max_body_bytes: int

@@ -1,5 +1,6 @@
 """How one variable is read: its row, and the readers that turn a text into a value."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -103,10 +104,20 @@ def _parse_database_url(text: str) -> str | None:
     return f"{'sqlite' if match[1] == 'sqlite' else 'postgresql'}://{match[2]}"
 
 
+def choice(*names: str) -> Reader:
+    return Reader(lambda text: text.lower() if text.lower() in names else None, "one of " + ", ".join(names))
+
+
+def _parse_folders(text: str) -> tuple[Path, ...] | None:
+    folders = tuple(Path(part).expanduser() for part in text.split(os.pathsep) if part.strip())
+    return folders if folders and all(folder.is_absolute() for folder in folders) else None
+
+
 TEXT = Reader(lambda text: None if re.search(r"\s", text) else text, "a text without blanks or line breaks")
 ANY_TEXT = Reader(lambda text: text, "a text")
 FOLDER = Reader(lambda text: Path(text).expanduser(), "a folder")
 SWITCH = Reader(lambda text: BOOLEANS.get(text.lower()), "true or false")
-LOG_LEVEL = Reader(lambda text: text.lower() if text.lower() in LOG_LEVELS else None, "one of " + ", ".join(LOG_LEVELS))
+FOLDERS = Reader(_parse_folders, "absolute paths of folders, with a colon between them")
+LOG_LEVEL = choice(*LOG_LEVELS)
 HTTP_URL = url("http", "https")
 DATABASE_URL = Reader(_parse_database_url, "postgresql://user:password@host:5432/name or sqlite:////path/to/file.db")

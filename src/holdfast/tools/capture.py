@@ -1,13 +1,15 @@
 """Reads one pipe of a tool: keeps the first bytes up to a limit, reads on past it, and remembers that it did.
 
 `running` makes one for each of stdout, stderr and the result. Reading on matters: a tool that prints a gigabyte must
-neither fill the server's memory nor stand still on a full pipe. It never decodes; `outcomes` does.
+neither fill the server's memory nor stand still on a full pipe. Who wants to act on a flood says so by `when_full`. It
+never decodes; `outcomes` does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 
 CHUNK_BYTES = 64 * 1024
 # All writers are dead when we look for the last bytes, so only what fits into a pipe can be left.
@@ -17,10 +19,11 @@ LAST_BYTES = 2 * 1024 * 1024
 class Capture:
     """Owns the reading end of a pipe until `finish`."""
 
-    def __init__(self, descriptor: int, limit_bytes: int) -> None:
+    def __init__(self, descriptor: int, limit_bytes: int, when_full: Callable[[], None] | None = None) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._limit_bytes = limit_bytes
+        self._when_full = when_full
         self._kept = bytearray()
         self._loop = asyncio.get_running_loop()
         self._open = True
@@ -38,11 +41,16 @@ class Capture:
             chunk = os.read(self._descriptor, CHUNK_BYTES)
         except (BlockingIOError, InterruptedError):
             return 0
+        except ConnectionError:
+            chunk = b""
         if not chunk:
             self.close()
         room = self._limit_bytes - len(self._kept)
         self._kept += chunk[:room]
-        self.truncated = self.truncated or len(chunk) > room
+        if len(chunk) > room and not self.truncated:
+            self.truncated = True
+            if self._when_full:
+                self._when_full()
         return len(chunk)
 
     def finish(self) -> None:

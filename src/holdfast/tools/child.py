@@ -1,11 +1,10 @@
-"""The tool's own process: it narrows itself, runs one function of the tool's source, and writes one result frame.
+"""Running a job: one function of the tool's source is executed, and what came of it is written as one frame.
 
-The supervisor forks it and calls `prepare`, then `serve`; it lives for one call. The job (source, arguments,
-environment) comes in on a descriptor of its own, the result goes out on descriptor 3 as one length-prefixed JSON
-frame, so nothing that the tool prints can be taken for a result. From the first line of the tool's source on, this
-process belongs to the tool: the server must treat all that comes out of it as hostile.
+`cell` calls `serve`, in a process that is confined and lives for this one job. The result goes out on descriptor 3 as
+one length-prefixed JSON frame, so nothing that the tool prints can be taken for a result. From the first line of the
+tool's source on, this process belongs to the tool: the server must treat all that comes out of it as hostile.
 
-It never reads the server's environment, and it opens nothing but its scratch directory. Standard library only.
+It never reads the server's environment and opens no file. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,84 +12,23 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import errno
 import inspect
 import io
 import json
 import linecache
 import os
-import resource
 import sys
 import traceback
 import types
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from holdfast.tools import child_values, linux
+from holdfast.tools import child_values
 
 RESULT_FD = 3
 MODULE_NAME = "tool"
-NICENESS = 10
-OPEN_FILES = 256
-FILE_BYTES = 64 * 1024 * 1024
 TRACEBACK_FRAMES = 50
-
-
-class ToolFiles(NamedTuple):
-    """The descriptors that the tool's process gets."""
-
-    job: int
-    stdout: int
-    stderr: int
-    result: int
-
-
-# ---- narrowing ------------------------------------------------------------------------------------------
-
-
-def prepare(files: ToolFiles, order: dict[str, Any]) -> dict[str, Any]:
-    """Leave the server's side behind: own session, descriptors, limits, directory and environment."""
-    os.setsid()
-    os.nice(NICENESS)
-    linux.gain_no_privileges()
-    text = os.pread(files.job, os.fstat(files.job).st_size, 0)
-    _rewire(files)
-    os.chdir(order["scratch"])
-    _limit(order["limits"], order["thread_ceiling"])
-    job: dict[str, Any] = json.loads(text)
-    os.environ.clear()
-    os.environ.update(job["environment"])
-    return job
-
-
-def _rewire(files: ToolFiles) -> None:
-    """Nothing but /dev/null, the two outputs and the result stays open; the result is not for subprocesses."""
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(files.stdout, 1)
-    os.dup2(files.stderr, 2)
-    os.dup2(files.result, RESULT_FD, inheritable=False)
-    for entry in os.listdir("/proc/self/fd"):
-        if int(entry) > RESULT_FD:
-            with contextlib.suppress(OSError):
-                os.close(int(entry))
-
-
-def _limit(limits: dict[str, int], thread_ceiling: int | None) -> None:
-    wanted = {
-        resource.RLIMIT_CPU: limits["cpu_seconds"],
-        resource.RLIMIT_AS: limits["memory_bytes"],
-        resource.RLIMIT_FSIZE: FILE_BYTES,
-        resource.RLIMIT_NOFILE: OPEN_FILES,
-        resource.RLIMIT_CORE: 0,
-    }
-    if thread_ceiling is not None:
-        wanted[resource.RLIMIT_NPROC] = thread_ceiling
-    for kind, value in wanted.items():
-        # A second between SIGXCPU and SIGKILL, so that spent processor time can be told from other deaths.
-        ceiling = value + 1 if kind == resource.RLIMIT_CPU else value
-        hard = resource.getrlimit(kind)[1]
-        if hard != resource.RLIM_INFINITY:
-            value, ceiling = min(value, hard), min(ceiling, hard)
-        resource.setrlimit(kind, (value, ceiling))
 
 
 # ---- running --------------------------------------------------------------------------------------------
@@ -126,7 +64,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     except BaseException as error:
         with contextlib.suppress(Exception):
             sys.stderr.write(_own_traceback(error, filename))
-        said = child_values.text_of_error(error)
+        said = child_values.text_of_error(error) + _limit_behind(error, job.get("limits", {}))
         return _failure(f"Error executing function {name}: {said}", job["result_bytes"])
 
 
@@ -135,6 +73,24 @@ def _failure(text: str, limit: int) -> dict[str, Any]:
     if len(clean) > limit:
         clean = clean[: max(0, limit - 16)] + b" ... (truncated)"
     return {"status": "error", "content": clean.decode("utf-8", "ignore")}
+
+
+def _limit_behind(error: BaseException, limits: dict[str, int]) -> str:
+    """Name the limit that an error tells of, so that a model (and the tool's author) knows what to change."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError) or number == errno.ENOMEM:
+        name, unit = "memory_bytes", "bytes of memory for one process"
+    elif number in (errno.ENOSPC, errno.EFBIG):
+        name, unit = "disk_bytes", "bytes of files"
+    elif number == errno.EAGAIN:
+        name, unit = "processes", "processes and threads"
+    elif number == errno.EMFILE:
+        name, unit = "open_files", "open files"
+    elif isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        name, unit = "processes", "processes and threads"
+    else:
+        return ""
+    return f" (the limit is {limits[name]} {unit})" if name in limits else ""
 
 
 def load(source: str, name: str, filename: str) -> Callable[..., Any]:

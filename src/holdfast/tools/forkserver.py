@@ -1,70 +1,119 @@
-"""The server's end of the fork server: starts it, orders calls from it, starts it anew when it has died.
+"""The server's end of one zygote: starts it, takes cells from it, hears how they end.
 
-`ProcessToolbox` owns one. The fork server is exec'd as a fresh interpreter with an empty environment and its own
-session; it is never a fork of this process, so nothing of ours is in its memory. `zygote` is the other end.
+`warm` keeps one for each tenant, set of packages and network policy. The zygote is exec'd as a fresh interpreter with
+an empty environment and its own session; it is never a fork of this process, so nothing of ours is in its memory.
+`zygote` is the other end and tells the messages.
 
-It never waits for a call and never reads a result: all of that happens on the call's own descriptors.
+A few cells stand ready as *spares*, so a call usually finds one and need not wait for a fork. They are refilled when a
+call has ended, not while it runs: a fork then would take the processor from the very call that wants an answer.
+
+It never sends a job and never reads a result: `running` does, on the cell's own line.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import json
+import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from holdfast.tools import linux
+from holdfast.tools.cage import Cage
+from holdfast.tools.zygote import MESSAGE_BYTES, remove_scratch
 
 EMPTY_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 CLOSE_SECONDS = 2.0
-SEND_SECONDS = 5.0
+SPARES = 2
 
-# `-I` leaves out PYTHONPATH and the working directory, so the package's place is told and forgotten again.
-_BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from holdfast.tools import zygote; del sys.path[0]; "
-    "zygote.main(sys.argv[2:])"
+# `-I` and `-S` leave out the environment, the working directory and site-packages with its .pth files, so the place of
+# our own package is told and forgotten again.
+BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from holdfast.tools import {module}; del sys.path[0]; "
+    "{module}.main(sys.argv[2:])"
 )
-_SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
+SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a cell ended. `limit` is the one for which the zygote killed it; `left` a scratch that is still there."""
+
+    status: int
+    limit: str | None = None
+    cpu_seconds: float = 0.0
+    left: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """A confined process that waits for its one job. `ended` gives None if its zygote was lost meanwhile."""
+
+    number: int
+    pidfd: int
+    line: socket.socket
+    ended: asyncio.Future[Ended | None]
+
+    def kill(self) -> None:
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def release(self) -> None:
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+            self.line.close()
 
 
 class ForkServer:
-    """One zygote process, on demand."""
+    """One zygote process. When it has died it stays dead; its owner makes another."""
 
-    def __init__(self, python: str, preload: Sequence[str]) -> None:
-        self._python = python
-        self._preload = tuple(preload)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
-        self._sending = asyncio.Lock()
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
-
-    def ensure_running(self) -> socket.socket:
-        """The socket to a fork server that was alive a moment ago. OSError if it cannot be started."""
-        if self._process and self._socket and self._process.poll() is None:
-            return self._socket
-        self.drop(self.pid or 0)
+    def __init__(
+        self,
+        python: str,
+        cage: Cage,
+        preload: Sequence[str],
+        on_listener: Callable[[socket.socket], None] | None = None,
+    ) -> None:
+        """OSError if it cannot be started. `on_listener` gets the socket that a bounded network's proxy serves."""
         if sys.platform != "linux":
-            raise OSError("tools in processes need Linux (subreapers, pidfds)")
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        try:
-            self._process = self._exec(theirs)
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._socket = ours
-        return ours
+            raise OSError("tools need Linux (pidfds, process groups)")
+        self.cage = cage
+        self._on_listener = on_listener
+        self._loop = asyncio.get_running_loop()
+        self._spares: deque[Cell] = deque()
+        self._waiting: deque[asyncio.Future[Cell]] = deque()
+        self._asked_for = 0
+        self._cells: dict[int, Cell] = {}
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self.alive = True
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        with theirs:
+            try:
+                if cage.scratch:
+                    os.mkdir(cage.scratch, 0o711)
+                self._process = self._exec(python, theirs, preload)
+            except OSError:
+                self._socket.close()
+                raise
+        self._loop.add_reader(self._socket, self._heard)
 
-    def _exec(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        command = [self._python, "-I", "-c", _BOOT, _SOURCE_ROOT, str(theirs.fileno()), *self._preload]
+    def _exec(self, python: str, theirs: socket.socket, preload: Sequence[str]) -> subprocess.Popen[bytes]:
+        boot = BOOT.format(module="zygote")
+        told = [SOURCE_ROOT, str(theirs.fileno()), str(os.getpid()), self.cage.text(), *preload]
         return subprocess.Popen(
-            command,
+            [python, "-I", "-S", "-c", boot, *told],
             env=EMPTY_ENVIRONMENT,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -73,63 +122,159 @@ class ForkServer:
             start_new_session=True,
         )
 
-    async def order(self, message: bytes, descriptors: Sequence[int]) -> int:
-        """Ask for one call; gives the fork server's pid. When it raises OSError the order has not been taken."""
-        async with self._sending:
-            for _first_try in (True, False):
-                line = self.ensure_running()
-                pid = self.pid or 0
-                try:
-                    await _send(line, message, descriptors)
-                    return pid
-                except ConnectionError as error:
-                    self.drop(pid)
-                    refused = error
-            raise refused
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
-    def drop(self, pid: int) -> None:
-        """Forget the fork server of this pid, if it is still the one in use. Calls in progress do not need it."""
-        if self._process is None or self._process.pid != pid:
+    # ---- cells ----
+
+    @property
+    def spares(self) -> int:
+        return len(self._spares)
+
+    async def cell(self) -> Cell:
+        """A cell that was alive a moment ago. OSError if there is none to be had."""
+        await asyncio.shield(self.ready)
+        if not self.alive:
+            raise OSError("the fork server has ended")
+        if self._spares:
+            return self._spares.popleft()
+        wish: asyncio.Future[Cell] = self._loop.create_future()
+        self._waiting.append(wish)
+        self._ask(len(self._waiting) - self._asked_for)
+        try:
+            return await asyncio.shield(wish)
+        except asyncio.CancelledError:
+            if wish.done() and not wish.exception():
+                self._spares.append(wish.result())
+            wish.cancel()
+            raise
+
+    def refill(self) -> None:
+        """Have spares made for the calls to come."""
+        self._ask(SPARES - len(self._spares) - self._asked_for)
+
+    def watch(self, cell: Cell, memory_bytes: int) -> None:
+        """From now on look at what this cell uses, and end it over its limits."""
+        self._send({"watch": cell.number, "limits": {"memory_bytes": memory_bytes}})
+
+    def _ask(self, count: int) -> None:
+        if count > 0 and self._send({"make": count}):
+            self._asked_for += count
+
+    def _send(self, wish: dict[str, Any]) -> bool:
+        try:
+            self._socket.send(json.dumps(wish).encode())
+        except OSError:
+            return False
+        return True
+
+    # ---- what the zygote tells ----
+
+    def _heard(self) -> None:
+        try:
+            message, descriptors, _flags, _address = socket.recv_fds(
+                self._socket, MESSAGE_BYTES, 2, socket.MSG_CMSG_CLOEXEC
+            )
+        except (BlockingIOError, InterruptedError):
             return
-        if self._socket:
-            self._socket.close()
-        if self._process.poll() is None:
+        except OSError:
+            message, descriptors = b"", []
+        if not message:
+            self._lost(OSError("the fork server ended"))
+            return
+        told = json.loads(message)
+        if "cell" in told and len(descriptors) == len(("pidfd", "line")):
+            self._cell_made(Cell(told["cell"], descriptors[0], _socket_of(descriptors[1]), self._loop.create_future()))
+        elif "cell" in told:  # the kernel had to drop some; without its line the cell ends by itself
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._cell_refused(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+        elif "ended" in told:
+            self._cell_ended(told.pop("ended"), Ended(**told))
+        elif "refused" in told:
+            self._cell_refused(OSError(told["refused"]))
+        elif "ready" in told:
+            self._is_ready(descriptors)
+        elif "failed" in told:
+            self._lost(OSError(told["failed"]))
+
+    def _is_ready(self, descriptors: Sequence[int]) -> None:
+        for descriptor in descriptors:
+            listener = _socket_of(descriptor)
+            if self._on_listener:
+                self._on_listener(listener)
+            else:
+                listener.close()
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def _cell_made(self, cell: Cell) -> None:
+        self._asked_for -= 1
+        self._cells[cell.number] = cell
+        while self._waiting:
+            wish = self._waiting.popleft()
+            if not wish.done():
+                wish.set_result(cell)
+                return
+        self._spares.append(cell)
+
+    def _cell_refused(self, reason: OSError) -> None:
+        self._asked_for -= 1
+        if self._waiting:
+            wish = self._waiting.popleft()
+            if not wish.done():
+                wish.set_exception(reason)
+
+    def _cell_ended(self, number: int, ended: Ended) -> None:
+        cell = self._cells.pop(number, None)
+        if cell is None:
+            return
+        if cell in self._spares:  # killed while it waited; the next call must not get it
+            self._spares.remove(cell)
+            cell.release()
+        if not cell.ended.done():
+            cell.ended.set_result(ended)
+
+    def _lost(self, reason: OSError) -> None:
+        """The zygote is gone or useless: whoever waits for it is told, and what it may have left is killed."""
+        if not self.alive:
+            return
+        self.alive = False
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        if not self.ready.done():
+            self.ready.set_exception(reason)
+        for wish in self._waiting:
+            if not wish.done():
+                wish.set_exception(reason)
+        if self.cage.tier == "A":
             self._process.kill()
-            self._process.wait()
-        self._process = self._socket = None
+        for cell in list(self._cells.values()):
+            if self.cage.tier != "A":
+                linux.kill_group(cell.number)
+            cell.kill()
+            if not cell.ended.done():
+                cell.ended.set_result(None)
+        while self._spares:
+            self._spares.popleft().release()
+        self._cells.clear()
+
+    # ---- the end ----
 
     async def close(self) -> None:
         """End it in its own time, so that it can bury its dead; kill it if that takes too long."""
-        process = self._process
-        if self._socket:
-            self._socket.close()
-            self._socket = None
-        if process:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(process.wait, CLOSE_SECONDS)
-            self.drop(process.pid)
+        self._lost(OSError("the fork server is closed"))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, CLOSE_SECONDS)
+        if self._process.poll() is None:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+        if self.cage.scratch:
+            await asyncio.to_thread(remove_scratch, self.cage.scratch)
 
 
-async def _send(line: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
-    while True:
-        try:
-            socket.send_fds(line, [message], list(descriptors))
-            return
-        except BlockingIOError:
-            await _writable(line)
-
-
-async def _writable(line: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        loop.remove_writer(line)
-        if not ready.done():
-            ready.set_result(None)
-
-    loop.add_writer(line, wake)
-    try:
-        await asyncio.wait_for(ready, SEND_SECONDS)
-    finally:
-        loop.remove_writer(line)
+def _socket_of(descriptor: int) -> socket.socket:
+    made = socket.socket(fileno=descriptor)
+    made.setblocking(False)
+    return made

@@ -1,7 +1,7 @@
-"""The few Linux calls that the tool processes need and Python does not offer.
+"""The Linux calls that confinement needs and Python does not offer, each as a plain function that raises OSError.
 
-Called by the fork server, the supervisors and the tool's own process. Standard library only. It never decides
-anything; what to kill and when is told in `supervisor` and `zygote`.
+Called by the zygote and the processes it forks. Standard library only. It never decides anything: what is mounted,
+unshared or denied, and in which order, is told in `jail`, `cell` and `zygote`.
 """
 
 from __future__ import annotations
@@ -9,41 +9,203 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import platform
 import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+
+NEWNS = 0x00020000
+NEWCGROUP = 0x02000000
+NEWUTS = 0x04000000
+NEWIPC = 0x08000000
+NEWUSER = 0x10000000
+NEWPID = 0x20000000
+NEWNET = 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+MNT_DETACH = 2
+_ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV = 1, 2, 4
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+
+LAST_CAPABILITY = 40
+_SECCOMP_MODE_FILTER = 2
+_CAPABILITY_VERSION = 0x20080522
+
+# Numbers that differ between the two machines we know; those from 424 on are the same everywhere.
+_MACHINE = platform.machine()
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(_MACHINE, -1)
+_CLOSE_RANGE = 436
+_MOUNT_SETATTR = 442
+
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1
 
 if sys.platform == "linux":
     _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+def checked(result: int, what: str) -> int:
+    """The result of a libc call, or its errno as an OSError that says which call it was."""
+    if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
 
 
-def die_with_parent(parent_pid: int) -> None:
-    """Arm SIGKILL for the parent's death; the parent may have died just before, so look once more."""
+def syscall(number: int, *arguments: object, what: str) -> int:
+    return checked(_libc.syscall(ctypes.c_long(number), *arguments), what)
+
+
+# ---- processes ------------------------------------------------------------------------------------------
+
+
+def _prctl(option: int, value: int) -> None:
+    checked(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option})")
+
+
+def die_with_parent(parent_pid: int | None = None) -> None:
+    """Arm SIGKILL for the parent's death. A change of user disarms it again, so it comes after that.
+
+    The parent may have died just before, so look once more; without a pid the parent is in another pid namespace
+    and cannot be seen.
+    """
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
+    if parent_pid is not None and os.getppid() != parent_pid:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
-    """Become the subreaper: whatever is orphaned below this process becomes its child, setsid or not."""
+    """Become the subreaper: whatever is orphaned below this process becomes its child."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def gain_no_privileges() -> None:
-    """No setuid program below may become another user, so all of them can still be killed by us."""
+    """No program below can become another user or get a capability by being executed."""
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _stat_fields(pid: str) -> list[bytes]:
+def allow_own_maps(yes: bool = True) -> None:
+    """Whether /proc/self belongs to us: needed to write a uid map, and off after a change of user."""
+    _prctl(PR_SET_DUMPABLE, 1 if yes else 0)
+
+
+def set_filter(filter_program: object) -> None:
+    checked(_libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), filter_program, 0, 0), "seccomp")
+
+
+def drop_capabilities() -> None:
+    """All of them, in every set, for good."""
+    for capability in range(LAST_CAPABILITY + 1):
+        with contextlib.suppress(OSError):  # one that this kernel does not know, or that we may not drop
+            _prctl(PR_CAPBSET_DROP, capability)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    checked(_libc.capset(header, nothing), "capset")
+
+
+def close_all_but(*kept: int) -> None:
+    """Close every descriptor from 3 on that is not named."""
+    first = 3
+    for descriptor in [*sorted(kept), 1 << 31]:
+        if descriptor > first:
+            syscall(_CLOSE_RANGE, ctypes.c_uint(first), ctypes.c_uint(descriptor - 1), 0, what="close_range")
+        first = max(first, descriptor + 1)
+
+
+def kill_group(leader_pid: int) -> None:
+    """SIGKILL to all of a process group at once: a fork that is under way cannot slip through."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader_pid, signal.SIGKILL)
+
+
+# ---- namespaces and mounts ------------------------------------------------------------------------------
+
+
+def unshare(flags: int) -> None:
+    checked(_libc.unshare(flags), f"unshare({flags:#x})")
+
+
+def setns(descriptor: int, kind: int) -> None:
+    checked(_libc.setns(descriptor, kind), "setns")
+
+
+def open_own_proc() -> int:
+    """This process's directory in /proc, to be held where the path will lead elsewhere."""
+    return os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def map_only(uid: int, gid: int, own_proc: int) -> None:
+    """In a new user namespace: this one user and group, under the numbers they have outside, and nobody else."""
+    try:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=own_proc)
+            try:
+                os.write(descriptor, text.encode())
+            finally:
+                os.close(descriptor)
+    finally:
+        os.close(own_proc)
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    filesystem = None if kind is None else kind.encode()
+    given = options.encode() if options else None
+    result = _libc.mount(source.encode(), target.encode(), filesystem, ctypes.c_ulong(flags), given)
+    checked(result, f"mount {kind or source} on {target}")
+
+
+def bind(source: str, target: str) -> None:
+    """With everything mounted below it: a user namespace may not show what a mount hides."""
+    mount(source, target, None, MS_BIND | MS_REC)
+
+
+def restrict_mount(target: str, *, read_only: bool, recursive: bool, devices: bool = False) -> None:
+    """No programs that change user, no devices unless said, and read-only or not."""
+    flags = _ATTR_NOSUID | (_ATTR_RDONLY if read_only else 0) | (0 if devices else _ATTR_NODEV)
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, 0)
+    syscall(
+        _MOUNT_SETATTR,
+        _AT_FDCWD,
+        target.encode(),
+        ctypes.c_uint(_AT_RECURSIVE if recursive else 0),
+        attributes,
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+        what=f"mount_setattr on {target}",
+    )
+
+
+def make_mounts_private() -> None:
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+
+
+def pivot_into(new_root: str) -> None:
+    """The new root becomes all there is: the old one is stacked below it and let go."""
+    os.chdir(new_root)
+    syscall(_PIVOT_ROOT, b".", b".", what="pivot_root")
+    checked(_libc.umount2(b".", MNT_DETACH), "umount of the old root")
+    os.chdir("/")
+
+
+def bring_loopback_up(probe: int) -> None:
+    """`probe` is any socket of the network namespace."""
+    request = bytearray(40)
+    request[:2] = b"lo"
+    request[16:18] = _IFF_UP.to_bytes(2, sys.byteorder)
+    buffer = (ctypes.c_char * len(request)).from_buffer(request)
+    checked(_libc.ioctl(probe, ctypes.c_ulong(_SIOCSIFFLAGS), buffer), "bring up lo")
+
+
+# ---- what /proc tells -----------------------------------------------------------------------------------
+
+
+def stat_fields(pid: str) -> list[bytes]:
     """The fields of /proc/PID/stat from the state on; the name before them may hold any character."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
@@ -58,7 +220,7 @@ def children_of(parent_pid: int) -> list[int]:
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            fields = _stat_fields(entry)
+            fields = stat_fields(entry)
             if len(fields) > 1 and fields[1] == wanted:
                 found.append(int(entry))
     return found
@@ -72,21 +234,6 @@ def threads_of_user(uid: int) -> int:
             continue
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{entry}").st_uid == uid:
-                fields = _stat_fields(entry)
+                fields = stat_fields(entry)
                 total += int(fields[17]) if len(fields) > 17 else 0
     return total
-
-
-def kill_and_reap(pids: list[int]) -> dict[int, int]:
-    """SIGKILL direct children and wait for them; gives their wait statuses.
-
-    Only direct children may be passed: their process ids cannot be reused before we reap them ourselves.
-    """
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    statuses: dict[int, int] = {}
-    for pid in pids:
-        with contextlib.suppress(ChildProcessError):
-            statuses[pid] = os.waitpid(pid, 0)[1]
-    return statuses

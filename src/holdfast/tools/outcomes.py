@@ -17,9 +17,13 @@ from typing import Any
 
 from holdfast.core.messages import Image, Text
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
+from holdfast.tools.cage import DISK_BYTES
+from holdfast.tools.forkserver import Ended
 
 _MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]{1,40}")
 _HEADER_BYTES = 4
+# The kernel kills by its ticks and tells the time used more exactly, so the two differ a little.
+NEARLY = 0.8
 
 
 def failed(job: ToolJob, what: str) -> ToolOutcome:
@@ -31,9 +35,11 @@ def timed_out(job: ToolJob) -> ToolOutcome:
     return failed(job, f"the tool ran longer than {job.limits.wall_seconds:g} seconds and was killed")
 
 
-def of_ended_tool(job: ToolJob, frame: bytes, wait_status: int | None) -> ToolOutcome:
+def of_ended_tool(job: ToolJob, frame: bytes, ended: Ended | None, *, flooded: bool = False) -> ToolOutcome:
     """The frame if it is a good one, else how the process ended."""
-    return read_frame(frame, job) or failed(job, _no_result(job, wait_status))
+    if flooded:
+        return failed(job, f"the result is larger than the limit of {job.limits.result_bytes} bytes")
+    return read_frame(frame, job) or failed(job, _no_result(job, ended))
 
 
 def with_output(outcome: ToolOutcome, job: ToolJob, *, stdout: str, stderr: str) -> ToolOutcome:
@@ -48,11 +54,15 @@ def output_text(kept: bytes, truncated: bool) -> str:
     return f"{text}\n[output truncated after {len(kept)} bytes]\n" if truncated else text
 
 
-def _no_result(job: ToolJob, wait_status: int | None) -> str:
-    if wait_status is None:
+def _no_result(job: ToolJob, ended: Ended | None) -> str:
+    if ended is None:
         return "the tool's process was lost before it gave a result"
-    code = os.waitstatus_to_exitcode(wait_status)
-    if code == -signal.SIGXCPU:
+    if ended.limit == "memory":
+        return f"the tool's processes took more than {job.limits.memory_bytes} bytes of memory and were killed"
+    if ended.limit == "disk":
+        return f"the tool wrote more than {DISK_BYTES} bytes, or too many files, and was killed"
+    code = os.waitstatus_to_exitcode(ended.status)
+    if code == -signal.SIGKILL and ended.cpu_seconds >= job.limits.cpu_seconds * NEARLY:
         return f"the tool used more than {job.limits.cpu_seconds} seconds of processor time and was killed"
     if code < 0:
         return f"tool ended without a result (killed by {_signal_name(-code)})"

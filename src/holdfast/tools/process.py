@@ -1,51 +1,60 @@
-"""The first toolbox: every call in a fresh process of its own, forked from a warm fork server.
+"""The toolbox for tools with source code: every call in a fresh, confined process of its own.
 
 The app makes one `ProcessToolbox` and gives it to the engine as its `Toolbox`.
 
-    server ──order──► fork server (zygote) ──fork──► supervisor ──fork──► the tool
-       └───── line, stdout, stderr, result: the call's own descriptors ─────┘
+    server ──exec──► zygote ──fork, ahead of need──► cells
+       └── job, stdout, stderr, result: on the cell's own descriptors ──┘
 
-A call goes: make its descriptors, order it, wait for the supervisor's word, say go, wait for the end or the wall time.
-However that wait ends (a result, the limit, a cancel, `close`), `RunningTool.end` comes before `run` returns or raises,
-so nothing of the tool is alive afterwards. An order that never got its supervisor has not run and is tried once more.
+A call goes: borrow its tenant's zygote, take a cell, hand over the job, wait for the end or the wall time. However that
+wait ends (a result, a limit, a cancel, `close`), the cell is dead before `run` returns or raises, and all that the tool
+started with it. A cell that ended before it started the tool has surely done nothing, so another one is tried.
 
-It never runs the tool's code in this process, and never passes on the server's environment. It does not isolate
-files or the network: see `describe_isolation`.
+How well a tool is confined is found out once, by trying (`isolation`), at the start or by the first call. It never runs
+the tool's code in this process, and never passes on the server's environment.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import sys
+import sysconfig
 import tempfile
-import uuid
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
-from holdfast.tools import outcomes
+from holdfast.tools import isolation, outcomes
+from holdfast.tools.cage import DISK_BYTES, Network, Tier
+from holdfast.tools.egress import Resolve
 from holdfast.tools.forkserver import EMPTY_ENVIRONMENT, ForkServer
+from holdfast.tools.isolation import Isolation
+from holdfast.tools.jailed import JailedCommand, JailedEnd, run_jailed
+from holdfast.tools.redaction import redacted
 from holdfast.tools.running import RunningTool
-from holdfast.tools.supervisor import remove_scratch
+from holdfast.tools.warm import Key, Means, Warm
+from holdfast.tools.zygote import remove_scratch
 
 START_SECONDS = 10.0
 CONCURRENT_CALLS = 32
+CALLS_PER_TENANT = 16
+ATTEMPTS = 3
 SOURCE_BYTES = 1024 * 1024
+# A call that runs for longer than this is worth looking at now and then: the kernel bounds only single processes.
+WATCH_AFTER_SECONDS = 0.1
 IDEMPOTENCY_VARIABLE = "HOLDFAST_IDEMPOTENCY_KEY"
-# Imported once in the fork server: most tools from the field use it, and its import costs a tenth of a second.
+# Imported once in the zygote: most tools from the field use it, and its import costs a tenth of a second.
 PRELOAD = ("pydantic",)
+TIERS: tuple[Tier, ...] = ("A", "B", "C")
+_OWN_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
-def describe_isolation() -> str:
-    """What `holdfast doctor` says about tools; it promises no more than is there."""
-    return (
-        "process: separate process, no server environment, limits on time, memory, files and output; "
-        "no filesystem or network isolation yet"
-    )
+def server_packages() -> tuple[str, ...]:
+    """Where the server's own libraries are: a tool may import those as well, but not the server itself."""
+    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    return tuple(sorted(folder for folder in folders if Path(folder).is_dir()))
 
 
 class ProcessToolbox:
@@ -57,87 +66,182 @@ class ProcessToolbox:
         scratch_root: Path | None = None,
         python: str = sys.executable,
         preload: Sequence[str] = PRELOAD,
+        packages: Sequence[str] | None = None,
+        hidden: Sequence[Path] = (),
+        writable: Sequence[Path] = (),
+        network: Network = "none",
+        resolve: Resolve | None = None,
+        tiers: Sequence[Tier] = TIERS,
+        run_unconfined: bool = False,
         concurrent_calls: int = CONCURRENT_CALLS,
+        calls_per_tenant: int = CALLS_PER_TENANT,
     ) -> None:
-        self._scratch_root = scratch_root or Path(tempfile.gettempdir())
-        self._fork_server = ForkServer(python, preload)
+        """`hidden` is what no tool may see even if it lies below something shown: the data folder, for one.
+
+        `writable` are the folders outside that every tool can read and change.
+        """
+        self._means = Means(
+            python=python,
+            preload=tuple(preload),
+            packages=server_packages() if packages is None else tuple(packages),
+            hidden=(_OWN_PACKAGE, *(f"{folder}/holdfast" for folder in server_packages()), *map(str, hidden)),
+            writable=tuple(str(folder) for folder in writable if folder.is_dir()),
+            scratch_root=scratch_root or Path(tempfile.gettempdir()),
+            network=network,
+            resolve=resolve,
+        )
+        self._tiers = tuple(tiers)
+        self._run_unconfined = run_unconfined
         self._places = asyncio.Semaphore(concurrent_calls)
+        self._calls_per_tenant = calls_per_tenant
+        self._tenants: dict[str, asyncio.Semaphore] = {}
         self._running: set[RunningTool] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
+        self._warm: Warm | None = None
+        self._found: asyncio.Task[Isolation] | None = None
 
     @property
-    def fork_server_pid(self) -> int | None:
-        return self._fork_server.pid
+    def fork_servers(self) -> list[ForkServer]:
+        return self._warm.servers if self._warm else []
+
+    def forget_idle(self) -> None:
+        """Close the zygotes that nobody uses now, as time does anyway."""
+        if self._warm:
+            self._warm.retire_idle()
 
     async def start(self) -> None:
-        """Start the fork server ahead of the first call. Optional; a failure is told by the first call."""
-        with contextlib.suppress(OSError):
-            self._fork_server.ensure_running()
+        """Find out how tools can be confined, beside whatever else starts. Optional: the first call does it too."""
+        self._finding()
+
+    async def isolation(self) -> Isolation:
+        return await asyncio.shield(self._finding())
+
+    def isolation_facts(self) -> dict[str, Any] | None:
+        """What is known without waiting."""
+        found = self._found
+        return found.result().facts() if found and found.done() and not found.cancelled() else None
 
     async def run(self, job: ToolJob) -> ToolOutcome:
         if problem := _problem_with(job):
             return outcomes.failed(job, problem)
-        async with self._places:
-            return await self._run_in_place(job)
+        if self._closed:
+            return outcomes.failed(job, "the server is shutting down, the tool was not started")
+        found = await self.isolation()
+        if not found.runs:
+            why = f"this server refuses to run tools with source code (isolation tier {found.tier})"
+            return replace(outcomes.failed(job, f"{why}. {isolation.advice(found.tier)}"), tier=found.tier)
+        tenant = self._tenants.setdefault(job.org_id, asyncio.Semaphore(self._calls_per_tenant))
+        async with tenant, self._places:
+            outcome = await self._run_in_place(job)
+        return replace(redacted(outcome, job.environment), tier=found.tier)
+
+    async def run_jailed(self, command: JailedCommand) -> JailedEnd:
+        """A command that is not ours, confined as tools are. OSError where it cannot be."""
+        found = await self.isolation()
+        if self._warm is None or not found.runs:
+            raise OSError(f"nothing can be confined here (isolation tier {found.tier}). {isolation.advice(found.tier)}")
+        return await run_jailed(command, self._warm.tier, self._means.python)
 
     async def close(self) -> None:
-        """End every call in progress (they return an error outcome), then the fork server."""
+        """End every call in progress (they return an error outcome), then the zygotes."""
         self._closed = True
+        if self._found and not self._found.done():
+            self._found.cancel()
+            await asyncio.wait([self._found])
         for tool in self._running:
-            tool.hang_up()
+            tool.kill()
         await self._idle.wait()
-        await self._fork_server.close()
+        if self._warm:
+            await self._warm.close()
+
+    # ---- which tier ----
+
+    def _finding(self) -> asyncio.Task[Isolation]:
+        if self._found is None:
+            self._found = asyncio.ensure_future(self._find())
+        return self._found
+
+    async def _find(self) -> Isolation:
+        """The first tier that holds what it promises. Its zygote stays, for the calls to come."""
+        why_not: dict[str, str] = {}
+        for tier in self._tiers:
+            if tier == "C" and not self._run_unconfined:
+                continue
+            self._warm = Warm(self._means, tier)
+            problem = await self._try_canary(tier)
+            if problem is None:
+                return Isolation(tier, self._warm.network, True, why_not)
+            why_not[tier] = problem
+            await self._warm.close()
+        shown: isolation.Shown = "C" if sys.platform == "linux" and not self._run_unconfined else "D"
+        return Isolation(shown, "none", False, why_not)
+
+    async def _try_canary(self, tier: Tier) -> str | None:
+        bait = isolation.Bait(tier)
+        try:
+            outcome = await self._run_in_place(bait.job())
+        finally:
+            bait.close()
+        return None if tier == "C" and outcome.status == "success" else isolation.holes(outcome)
+
+    # ---- one call ----
 
     async def _run_in_place(self, job: ToolJob) -> ToolOutcome:
-        """Order the call, once more if the fork server died before it took it."""
-        for _attempt in range(2):
+        """Run it in the first cell that takes it."""
+        problem = "no answer"
+        for _attempt in range(ATTEMPTS):
             if self._closed:
                 return outcomes.failed(job, "the server is shutting down, the tool was not started")
             try:
                 outcome = await self._attempt(job)
             except (OSError, TimeoutError) as error:
-                return outcomes.failed(job, f"the tool's process could not be started: {str(error) or 'no answer'}")
-            if outcome is not None:
+                problem = str(error) or problem
+                continue
+            if isinstance(outcome, ToolOutcome):
                 return outcome
-        return outcomes.failed(job, "the tool's process could not be started: the fork server ended at once")
+            problem = outcome or problem
+        return outcomes.failed(job, f"the tool's process could not be started: {problem}")
 
-    async def _attempt(self, job: ToolJob) -> ToolOutcome | None:
-        """One order and what came of it; None if the tool has surely not been started."""
-        scratch = self._scratch_root / f"holdfast-tool-{uuid.uuid4().hex}"
-        limits = job.limits
-        tool = RunningTool(_job_text(job, scratch), output_bytes=limits.output_bytes, result_bytes=limits.result_bytes)
-        self._running.add(tool)
-        self._idle.clear()
+    async def _attempt(self, job: ToolJob) -> ToolOutcome | str:
+        """One cell and what came of it; a text if the tool has surely not been started."""
+        assert self._warm is not None
+        key: Key = (job.org_id, job.packages)
+        warm, server = self._warm, self._warm.borrow(key)
         try:
-            if not await self._started(tool, _order_text(job, scratch)):
-                return None
-            tool.go()
-            in_time = await tool.ends_within(limits.wall_seconds)
+            async with asyncio.timeout(START_SECONDS):
+                cell = await server.cell()
+            limits = job.limits
+            tool = RunningTool(cell, output_bytes=limits.output_bytes, result_bytes=limits.result_bytes)
+            self._running.add(tool)
+            self._idle.clear()
+            in_time = False
+            try:
+                tool.start(_job_text(job))
+                in_time = await self._ends_in_time(tool, server, job)
+            finally:
+                await _to_its_end(self._put_away(tool, server))
         finally:
-            await _to_its_end(self._put_away(tool, scratch))
+            warm.give_back(key, server)
+        if not tool.ran:
+            return outcomes.output_text(tool.result.kept, False)
         return self._outcome(job, tool, in_time=in_time)
 
-    async def _started(self, tool: RunningTool, order_text: bytes) -> bool:
-        """Whether the call has its supervisor. A fork server that did not give it one is not asked again."""
-        pid = await self._fork_server.order(order_text, tool.descriptors_to_send)
-        tool.sent()
-        try:
-            has_supervisor = await asyncio.wait_for(tool.started, START_SECONDS)
-        except TimeoutError:
-            self._fork_server.drop(pid)
-            raise
-        if not has_supervisor:
-            self._fork_server.drop(pid)
-        return has_supervisor
+    async def _ends_in_time(self, tool: RunningTool, server: ForkServer, job: ToolJob) -> bool:
+        wall_seconds = job.limits.wall_seconds
+        if wall_seconds <= WATCH_AFTER_SECONDS or await tool.ends_within(WATCH_AFTER_SECONDS):
+            return await tool.ends_within(wall_seconds)
+        server.watch(tool.cell, job.limits.memory_bytes)
+        return await tool.ends_within(wall_seconds - WATCH_AFTER_SECONDS)
 
-    async def _put_away(self, tool: RunningTool, scratch: Path) -> None:
+    async def _put_away(self, tool: RunningTool, server: ForkServer) -> None:
         """Nothing of the call is alive, open or on disk after this."""
-        await tool.end()
-        if _is_there(scratch) and not await tool.supervisor_gone():
-            await asyncio.to_thread(remove_scratch, str(scratch))
+        if not await tool.end():
+            await server.close()
         tool.release()
+        if tool.ended and tool.ended.left:
+            await asyncio.to_thread(remove_scratch, tool.ended.left)
         self._running.discard(tool)
         if not self._running:
             self._idle.set()
@@ -145,10 +249,10 @@ class ProcessToolbox:
     def _outcome(self, job: ToolJob, tool: RunningTool, *, in_time: bool) -> ToolOutcome:
         if not in_time:
             outcome = outcomes.timed_out(job)
-        elif self._closed and not tool.result.kept:
+        elif self._closed and not tool.frame:
             outcome = outcomes.failed(job, "the server is shutting down, the tool was killed")
         else:
-            outcome = outcomes.of_ended_tool(job, tool.result.kept, tool.ended.result())
+            outcome = outcomes.of_ended_tool(job, tool.frame, tool.ended, flooded=tool.result.truncated)
         return outcomes.with_output(
             outcome,
             job,
@@ -166,39 +270,25 @@ def _problem_with(job: ToolJob) -> str | None:
     return None
 
 
-def _job_text(job: ToolJob, scratch: Path) -> bytes:
+def _job_text(job: ToolJob) -> bytes:
     """What the tool's process is told, and only that process."""
-    environment = {
-        **EMPTY_ENVIRONMENT,
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
-        **job.environment,
-        IDEMPOTENCY_VARIABLE: job.idempotency_key,
-    }
+    limits = job.limits
     told = {
         "name": job.name,
         "source_code": job.source_code,
         "arguments": dict(job.arguments),
         "agent_state": None if job.agent_state is None else dict(job.agent_state),
-        "environment": environment,
-        "result_bytes": job.limits.result_bytes,
+        "environment": {**EMPTY_ENVIRONMENT, **job.environment, IDEMPOTENCY_VARIABLE: job.idempotency_key},
+        "result_bytes": limits.result_bytes,
+        "limits": {
+            "cpu_seconds": limits.cpu_seconds,
+            "memory_bytes": limits.memory_bytes,
+            "processes": limits.processes,
+            "open_files": limits.open_files,
+            "disk_bytes": DISK_BYTES,
+        },
     }
     return json.dumps(told, default=str).encode()
-
-
-def _order_text(job: ToolJob, scratch: Path) -> bytes:
-    """What the fork server is told: nothing of the tool itself."""
-    limits = job.limits
-    bounds = {
-        "cpu_seconds": limits.cpu_seconds,
-        "memory_bytes": limits.memory_bytes,
-        "processes": limits.processes,
-    }
-    return json.dumps({"scratch": str(scratch), "limits": bounds}).encode()
-
-
-def _is_there(scratch: Path) -> bool:
-    return os.path.lexists(scratch)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:

@@ -1,12 +1,17 @@
-"""The fork server: one long-lived, single-threaded process that forks a supervisor for every tool call.
+"""The zygote: one long-lived, single-threaded process that forks a cell for every tool call, ahead of need.
 
-`forkserver` starts it as a fresh `python -I` with an empty environment, so it holds nothing of the server's memory,
-variables or descriptors. Its imports and its compiler are warm, which spares a call the start of an interpreter. And
-it forks one call ahead: a *spare* supervisor with its tool process stands ready, so a call does not wait for forks.
+`forkserver` starts it as a fresh `python -I -S` with an empty environment, so it holds nothing of the server's memory,
+variables or descriptors. It goes into its cage first, then imports what tools commonly use and warms the compiler; a
+cell forked from it is spared all of that. It serves one tenant, one set of packages and one network policy.
 
-One message on its socket asks for one call: a small JSON order and the call's five descriptors. Both go on to the
-spare, which answers the server on the call's own line, and the next spare is forked. End of the socket means that the
-server is gone, and so is the fork server. Running supervisors do not need it: each has its own line.
+The server asks for cells and gets, for each, its pidfd and its line. The job goes over that line, and the kill over the
+pidfd; neither needs the zygote. What is left for it: to see cells end, to see that nothing of them is left, and to
+watch, where asked to, how much memory and disk a call takes. End of the socket means that the server is gone: so is
+everything here.
+
+    server ── {"make": 2} ──────────────────────────────► zygote
+    server ◄─ {"cell": 7} + pidfd + line ──────────────── zygote
+    server ◄─ {"ended": 7, "status": 0, "limit": null} ── zygote
 
 It never runs a tool's code, never reads a job, and never starts a thread. Standard library only.
 """
@@ -20,113 +25,205 @@ import json
 import os
 import resource
 import select
+import shutil
 import socket
+import stat
 import sys
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from holdfast.tools import child, linux, supervisor
+from holdfast.tools import cell, child, jail, landlock, linux, usage
+from holdfast.tools.cage import DEVICES, Cage, shown_around, shown_to
 
 USER_COUNT_SECONDS = 1.0
+WATCH_SECONDS = 0.05
+MESSAGE_BYTES = 4096
+MODULES_WORTH_HAVING = ("concurrent.futures", "datetime", "decimal", "encodings.idna", "http.client", "urllib.request")
 
 
 def main(arguments: list[str]) -> None:
-    """`arguments`: the socket's descriptor, then the modules to import ahead of time."""
+    """`arguments`: the socket's descriptor, the server's pid, the cage, then the modules to import ahead of time."""
     server = socket.socket(fileno=int(arguments[0]))
-    for name in arguments[1:]:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    linux.adopt_orphans()
-    child.warm_up()
+    cage = Cage.read(arguments[2])
+    if cage.tier == "A":  # elsewhere it has groups to kill when the server dies, and hears of it by the socket
+        linux.die_with_parent(int(arguments[1]))
+    try:
+        listener = _go_in(cage)
+        preload(arguments[3:])
+        child.warm_up()
+    except Exception as error:
+        _tell(server, {"failed": str(error) or repr(error)})
+        return
     gc.collect()
     gc.freeze()
-    _ForkServer(server).serve()
+    _tell(server, {"ready": os.getpid()}, [listener.fileno()] if listener else [])
+    if listener:
+        listener.close()
+    Zygote(server, cage).serve()
 
 
-class _Spare(NamedTuple):
-    """A supervisor that waits, and the socket over which it takes its one order."""
+def _tell(server: socket.socket, what: dict[str, Any], descriptors: list[int] | None = None) -> None:
+    socket.send_fds(server, [json.dumps(what).encode()], descriptors or [])
+
+
+# ---- going in -------------------------------------------------------------------------------------------
+
+
+def _go_in(cage: Cage) -> socket.socket | None:
+    """Into the cage; gives the socket on which the network's proxy is to listen, if it must be made inside."""
+    sys.executable = os.path.realpath(sys.executable)
+    if cage.tier == "A":
+        jail.enter(cage)
+        sys.path[:] = [*standard_library(), *jail.package_places(cage)]
+        return jail.listener() if cage.network == "public" else None
+    linux.adopt_orphans()
+    sys.path[:] = [*standard_library(), *cage.packages]
+    if cage.tier == "B":
+        wear_the_cage(cage)
+    return None
+
+
+def standard_library() -> list[str]:
+    return [place for place in sys.path if not place.endswith("-packages")]
+
+
+def wear_the_cage(cage: Cage) -> None:
+    """Tier B: the zygote itself can reach only what the cage shows. A cell's own rules come on top of these."""
+    ruleset = landlock.Ruleset(limit_network=False, limit_signals=False)
+    for place in (*shown_to(cage), *cage.packages):
+        ruleset.allow_reading(shown_around(cage, place))
+        ruleset.allow_listing(place)
+    ruleset.allow_writing(cage.scratch, *cage.writable, "/proc", *DEVICES)
+    ruleset.allow_removing_folders(os.path.dirname(cage.scratch))  # its own, when it ends
+    linux.gain_no_privileges()
+    ruleset.wear()
+
+
+def preload(names: list[str]) -> None:
+    """Import ahead of time what is there. A fork of several threads is not safe, so an import must start none."""
+    for name in (*names, *MODULES_WORTH_HAVING):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if len(os.listdir("/proc/self/task")) != 1:
+        raise OSError(f"importing {', '.join(names)} starts threads, and such a process cannot be forked")
+
+
+# ---- serving --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Held:
+    """A cell as the zygote holds it. `limit` is the one for which it was killed; `watch` is what to watch."""
 
     pid: int
-    orders: socket.socket
+    place: cell.Place
+    limit: str | None = None
+    watch: dict[str, int] | None = None
 
 
-class _ForkServer:
-    def __init__(self, server: socket.socket) -> None:
+class Zygote:
+    def __init__(self, server: socket.socket, cage: Cage) -> None:
         self._server = server
-        self._supervisors: dict[int, int] = {}  # pidfd -> pid
+        self._cage = cage
+        self._pid = os.getpid()
+        self._cells: dict[int, _Held] = {}  # by pidfd
         self._poll = select.poll()
         self._poll.register(server, select.POLLIN)
         self._threads_counted = (0, -USER_COUNT_SECONDS)
-        self._spare = self._fork_supervisor()
+        self._filter = b"" if cage.tier == "C" else cell.filter_for(cage, 0)
+        self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if cage.tier == "A" else -1
 
     def serve(self) -> None:
-        while True:
-            for descriptor, _events in self._poll.poll():
-                if descriptor != self._server.fileno():
-                    self._bury(descriptor)
-                elif not self._pass_on_an_order():
-                    return
+        try:
+            while self._serve_once():
+                pass
+        finally:
+            for held in list(self._cells.values()):
+                self._kill(held)
+            for pidfd in list(self._cells):
+                self._wait_for_all(self._cells[pidfd])
+            if self._cage.scratch:
+                remove_scratch(self._cage.scratch)
 
-    def _pass_on_an_order(self) -> bool:
-        message, descriptors, _flags, _address = supervisor.receive_order(self._server)
+    def _serve_once(self) -> bool:
+        watching = any(held.watch for held in self._cells.values())
+        ready = self._poll.poll(WATCH_SECONDS * 1000 if watching else None)
+        asked = False
+        for descriptor, _events in ready:
+            if descriptor == self._server.fileno():
+                asked = True
+            else:
+                self._bury(descriptor)
+        if watching:
+            self._look_at_usage()
+        return self._obey() if asked else True
+
+    def _obey(self) -> bool:
+        """One wish of the server's; False when there will be no more."""
+        message = b""
+        with contextlib.suppress(ConnectionError):
+            message = self._server.recv(MESSAGE_BYTES)
         if not message:
             return False
-        order = json.loads(message)
-        order["thread_ceiling"] = self._thread_ceiling(order["limits"]["processes"])
-        # If the spare was killed just now, the call's line ends with these descriptors and the server orders again.
-        with self._spare.orders as spare, contextlib.suppress(OSError):
-            socket.send_fds(spare, [json.dumps(order).encode()], descriptors)
-        # All of them go before the next fork: a copy in the next spare would hold this call's line and pipes open.
-        for descriptor in descriptors:
-            os.close(descriptor)
-        self._spare = self._fork_supervisor()
+        wish = json.loads(message)
+        for _ in range(wish.get("make", 0)):
+            try:
+                self._make()
+            except OSError as error:
+                with contextlib.suppress(OSError):
+                    _tell(self._server, {"refused": str(error)})
+        if "watch" in wish:
+            for held in self._cells.values():
+                if held.pid == wish["watch"]:
+                    held.watch = wish["limits"]
         return True
 
-    def _fork_supervisor(self) -> _Spare:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # ---- making ----
+
+    def _make(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with ours, theirs:
+            place = self._place()
+            pid = self._fork(lambda: cell.live(self._cage, place, theirs.fileno(), self._pid, self._code()))
+            pidfd = os.pidfd_open(pid)
+            self._cells[pidfd] = _Held(pid, place)
+            self._poll.register(pidfd, select.POLLIN)
+            _tell(self._server, {"cell": pid}, [pidfd, ours.fileno()])
+
+    def _code(self) -> bytes:
+        """In the cell. The prepared filter, unless it must speak of the cell's own number."""
+        if self._cage.tier == "B" and landlock.abi() < landlock.SIGNAL_ABI:
+            return cell.filter_for(self._cage, os.getpid())
+        return self._filter
+
+    def _fork(self, live: Callable[[], None]) -> int:
+        if self._cage.tier == "A":
+            return jail.fork_into_own_pid_namespace(self._own_namespace, live)
         pid = os.fork()
         if pid == 0:
-            ours.close()
-            self._become_supervisor(theirs)
-        theirs.close()
-        pidfd = os.pidfd_open(pid)
-        self._supervisors[pidfd] = pid
-        self._poll.register(pidfd, select.POLLIN)
-        return _Spare(pid, ours)
+            live()
+        return pid
 
-    def _become_supervisor(self, orders: socket.socket) -> None:
-        code = 1
-        try:
-            self._server.close()
-            for pidfd in self._supervisors:
-                os.close(pidfd)
-            supervisor.supervise(orders)
-            code = 0
-        except Exception as error:
-            sys.stderr.write(f"holdfast: the supervisor of a tool call failed: {error!r}\n")
-        finally:
-            os._exit(code)
+    def _place(self) -> cell.Place:
+        if self._cage.tier == "A":
+            return cell.Place(jail.SCRATCH)
+        taken = {held.place.uid for held in self._cells.values()}
+        uid = next(one for one in range(self._cage.uid, 1 << 16) if one not in taken) if self._cage.uid else 0
+        scratch = f"{self._cage.scratch}/{time.monotonic_ns():x}"
+        place = cell.Place(scratch, uid, 0 if uid else self._threads_of_user())
+        os.mkdir(scratch, 0o711)
+        for path in (place.work, place.temporary):
+            os.mkdir(path, 0o700)
+            if uid:
+                os.chown(path, uid, uid)
+        return place
 
-    def _bury(self, pidfd: int) -> None:
-        """Reap a supervisor. If something killed it, its tool's processes are our children now: end them too."""
-        self._poll.unregister(pidfd)
-        pid = self._supervisors.pop(pidfd)
-        status = os.waitpid(pid, 0)[1]
-        os.close(pidfd)
-        while status != 0 and (strays := self._strays()):
-            linux.kill_and_reap(strays)
-        if pid == self._spare.pid:
-            self._spare.orders.close()
-            self._spare = self._fork_supervisor()
-
-    def _strays(self) -> list[int]:
-        living = set(self._supervisors.values())
-        return [pid for pid in linux.children_of(os.getpid()) if pid not in living]
-
-    def _thread_ceiling(self, allowed: int) -> int | None:
+    def _threads_of_user(self) -> int | None:
         """RLIMIT_NPROC counts everything of the user, so a tool gets its share on top of what runs already.
 
-        The kernel exempts root, and reading /proc on every call would cost more than the call.
+        The kernel exempts root, and reading /proc for every cell would cost more than the cell.
         """
         if os.getuid() == 0:
             return None
@@ -134,6 +231,80 @@ class _ForkServer:
         if time.monotonic() - counted_at >= USER_COUNT_SECONDS:
             count = linux.threads_of_user(os.getuid())
             self._threads_counted = (count, time.monotonic())
-        ceiling = count + allowed
-        hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-        return ceiling if hard == resource.RLIM_INFINITY else min(ceiling, hard)
+        return count
+
+    # ---- watching and ending ----
+
+    def _look_at_usage(self) -> None:
+        for held in self._cells.values():
+            if held.watch and held.limit is None:
+                held.limit = usage.exceeded(held.pid, held.place.scratch, held.watch, self._cage)
+                if held.limit:
+                    self._kill(held)
+
+    def _kill(self, held: _Held) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(held.pid, 9)
+
+    def _bury(self, pidfd: int) -> None:
+        """A cell has ended. See that nothing of it is left, then tell how it ended."""
+        self._poll.unregister(pidfd)
+        held = self._cells[pidfd]
+        status, used = self._wait_for_all(held)
+        del self._cells[pidfd]
+        os.close(pidfd)
+        left = self._cage.tier != "A" and not _removed_if_empty(held.place)
+        news = {
+            "ended": held.pid,
+            "status": status,
+            "limit": held.limit,
+            "cpu_seconds": used.ru_utime + used.ru_stime,
+            "left": held.place.scratch if left else None,
+        }
+        with contextlib.suppress(OSError):
+            _tell(self._server, news)
+
+    def _wait_for_all(self, held: _Held) -> tuple[int, resource.struct_rusage]:
+        """The cell's wait status and what it used.
+
+        In tier A the first process of a pid namespace takes all others with it. Elsewhere they are one process
+        group, which is killed as a whole while its dead leader still holds the number; orphans come to us.
+        """
+        if self._cage.tier != "A":
+            linux.kill_group(held.pid)
+        _pid, status, used = os.wait4(held.pid, 0)
+        while self._cage.tier != "A":
+            linux.kill_group(held.pid)
+            try:
+                os.waitpid(-held.pid, 0)
+            except ChildProcessError:
+                break
+        return status, used
+
+
+def _removed_if_empty(place: cell.Place) -> bool:
+    """Whether the usual, empty scratch is gone; a full one is the server's to remove, it may take long."""
+    try:
+        for path in (place.work, place.temporary, place.scratch):
+            os.rmdir(path)
+    except OSError:
+        return False
+    return True
+
+
+def remove_scratch(scratch: str) -> None:
+    """Remove the directory, also where the tool took its own rights away; what cannot go is left."""
+
+    def open_up_and_retry(remove: Callable[..., Any], path: str, _error: object) -> None:
+        if path == scratch:  # what lies around it is not ours to open up
+            return
+        with contextlib.suppress(OSError):
+            os.chmod(os.path.dirname(path), stat.S_IRWXU)
+            if os.path.isdir(path) and not os.path.islink(path):
+                os.chmod(path, stat.S_IRWXU)
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                remove(path)
+
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(scratch, onerror=open_up_and_retry)

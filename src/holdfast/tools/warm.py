@@ -1,0 +1,159 @@
+"""The zygotes that stand ready: one for each tenant and set of packages, made on demand and closed when idle.
+
+A zygote holds the imported code of its packages, so tenants never share one. `ProcessToolbox` owns a `Warm` and borrows
+a zygote for each call. With a bounded network each zygote also has its proxy, which lives as long as it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.tools import landlock
+from holdfast.tools.cage import PROXY_PORT, Cage, Network, Tier
+from holdfast.tools.egress import Egress, Resolve
+from holdfast.tools.forkserver import ForkServer
+
+IDLE_SECONDS = 300.0
+MOST_ZYGOTES = 32
+# Users that no system gives to a person, a block of them for each zygote: in tier B every call has its own.
+FIRST_UID = 62_000
+UIDS_PER_ZYGOTE = 96
+
+Key = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What zygotes are made with, the same for all of a server's."""
+
+    python: str
+    preload: tuple[str, ...]
+    packages: tuple[str, ...]
+    hidden: tuple[str, ...]
+    writable: tuple[str, ...]
+    scratch_root: Path
+    network: Network
+    resolve: Resolve | None
+
+
+def possible_network(means: Means, tier: Tier) -> Network:
+    """A bounded network needs a wall around it: the namespace of tier A, or landlock's port rules in tier B."""
+    if tier == "C":
+        return "full"
+    if means.network == "public" and (means.resolve is None or (tier == "B" and landlock.abi() < landlock.NETWORK_ABI)):
+        return "none"
+    return means.network
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    server: ForkServer
+    egress: Egress | None
+    block: int
+    borrowed: int = 0
+    to_close: asyncio.TimerHandle | None = None
+
+
+class Warm:
+    def __init__(self, means: Means, tier: Tier, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._means = means
+        self.tier: Tier = tier
+        self._idle_seconds = idle_seconds
+        self._kept: dict[Key, _Kept] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self.network = possible_network(means, tier)
+
+    @property
+    def servers(self) -> list[ForkServer]:
+        return [kept.server for kept in self._kept.values()]
+
+    def borrow(self, key: Key) -> ForkServer:
+        """The living zygote of this tenant and these packages. OSError if one cannot be started."""
+        kept = self._kept.get(key)
+        if kept is None or not kept.server.alive:
+            self._retire(key)
+            self._make_room()
+            kept = self._kept[key] = self._make(key)
+        if kept.to_close:
+            kept.to_close.cancel()
+        kept.borrowed += 1
+        return kept.server
+
+    def give_back(self, key: Key, server: ForkServer) -> None:
+        kept = self._kept.get(key)
+        if kept is None or kept.server is not server:
+            return
+        kept.borrowed -= 1
+        if server.alive:
+            server.refill()
+        if not kept.borrowed:
+            kept.to_close = asyncio.get_running_loop().call_later(self._idle_seconds, self._retire, key)
+
+    def retire_idle(self) -> None:
+        for key in [key for key, kept in self._kept.items() if not kept.borrowed]:
+            self._retire(key)
+
+    async def close(self) -> None:
+        for key in list(self._kept):
+            self._retire(key)
+        await asyncio.gather(*self._closing)
+
+    # ---- making and retiring ----
+
+    def _make(self, key: Key) -> _Kept:
+        _org_id, packages = key
+        means, root = self._means, os.getuid() == 0
+        block = min(set(range(MOST_ZYGOTES + 1)) - {kept.block for kept in self._kept.values()})
+        egress = Egress(means.resolve) if self.network == "public" and means.resolve else None
+        cage = Cage(
+            tier=self.tier,
+            network=self.network,
+            packages=(*packages, *means.packages),
+            hidden=means.hidden,
+            writable=means.writable,
+            scratch="" if self.tier == "A" else f"{means.scratch_root}/holdfast-tools-{uuid.uuid4().hex}",
+            uid=FIRST_UID + block * UIDS_PER_ZYGOTE if root else 0,
+            proxy_port=self._proxy_port(egress),
+        )
+        # Outside tier A a root server's zygote is root; nothing that a tenant chose is imported there.
+        trusted = self.tier == "A" or not root or not packages
+        preload = means.preload if trusted else ()
+        return _Kept(ForkServer(means.python, cage, preload, egress.open if egress else None), egress, block)
+
+    def _proxy_port(self, egress: Egress | None) -> int:
+        """In tier A the zygote listens in its own network; in tier B it shares ours, so we listen for it."""
+        if egress is None or self.tier == "A":
+            return PROXY_PORT if egress else 0
+        listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        listener.setblocking(False)
+        egress.open(listener)
+        return int(listener.getsockname()[1])
+
+    def _make_room(self) -> None:
+        """Beyond the most that may stand ready, the one that has been idle the longest goes."""
+        idle = [key for key, kept in self._kept.items() if not kept.borrowed]
+        if len(self._kept) >= MOST_ZYGOTES:
+            if not idle:
+                raise OSError(f"{MOST_ZYGOTES} fork servers are at work already")
+            self._retire(idle[0])
+
+    def _retire(self, key: Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            return
+        if kept.to_close:
+            kept.to_close.cancel()
+        for end in (kept.server.close(), kept.egress.close() if kept.egress else None):
+            if end is not None:
+                self._close_in_background(end)
+
+    def _close_in_background(self, end: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(end)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
