@@ -88,4 +88,7 @@ def test_a_stream_is_taken_up_after_the_last_event_that_a_browser_saw(served: Se
     by_header = httpx.post(path, json=silent, headers={"last-event-id": "2"}).content
     both = httpx.post(path, json={"starting_after": 2, **silent}, headers={"last-event-id": "1"}).content
     assert by_header == by_body == both
+    in_conversation = f"{served.url}/v1/conversations/{agent_id}/stream"
+    named = {"run_id": run_id, **silent}
+    assert httpx.post(in_conversation, json=named, headers={"last-event-id": "2"}).content == by_body
     assert by_body.count(b"data: ") < httpx.post(path, json=silent).content.count(b"data: ")

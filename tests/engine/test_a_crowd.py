@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from engine.house import House, opened
 from holdfast.api import watching
 from holdfast.engine import feed, stream
 from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.retention import SqlOldEvents
 from holdfast.testing.script import Call, Hang, Say
 
 SUBSCRIBERS = 1_000
@@ -82,3 +84,17 @@ async def test_a_silent_run_is_heard_to_be_alive(database_url: str, monkeypatch:
         await house.engine.cancel(run)
         assert [chunk async for chunk in records][-1] == stream.DONE.encode()
         assert [r["message_type"] for r in await house.records(run.id)] == ["ping", "stop_reason"]
+
+
+async def test_a_subscriber_is_told_of_the_gap_and_then_sees_the_rest(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        house.model.script(Say("one two three four"))
+        run = await house.start(conversation, stream_tokens=True)
+        whole = (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]
+        later = house.wiring.clock.now() + timedelta(days=8)
+        assert await SqlOldEvents(house.database).drop_events(later, 1) == 1
+        gap, *rest = (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]
+        said = stream.parse(gap)
+        assert (said["message_type"], said["first_seq_id"]) == ("gap", 1)
+        assert rest == whole[said["last_seq_id"] :]

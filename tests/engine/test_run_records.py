@@ -51,6 +51,37 @@ async def test_a_deleted_run_leaves_its_messages_and_nothing_that_names_it(datab
         assert (await house.finished(conversation)).status == "completed"
 
 
+def naming(connection: Connection, column: str, identity: str) -> dict[str, int]:
+    """How many rows of each table name this thing."""
+    found = {}
+    for table in metadata.sorted_tables:
+        if column in table.c and (rows := connection.execute(select(table).where(table.c[column] == identity)).all()):
+            found[table.name] = len(rows)
+    return found
+
+
+async def test_a_deleted_agent_leaves_nothing_that_names_it_its_conversations_or_its_runs(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("look", "pay", gated=("pay",))
+        house.model.script(Call("look"), Call("pay", id="c1"))
+        asking = await house.finished(
+            conversation, keys=("otid:a",), body_digest="d", callback_url="https://x.example/"
+        )
+        house.model.script(Hang())
+        at_work = await house.start(conversation, "", answers=(Approval("c1", True),))
+        await house.model_called(2)
+        for run in (asking, at_work):
+            assert await house.database.read(naming, "run_id", run.id)
+        await house.agents.delete(DEFAULT_ACTOR, asking.agent_id)
+        for column, identity in (
+            ("agent_id", asking.agent_id),
+            ("conversation_id", conversation),
+            ("run_id", asking.id),
+            ("run_id", at_work.id),
+        ):
+            assert await house.database.read(naming, column, identity) == {}, column
+
+
 async def test_a_run_at_work_or_waiting_cannot_be_deleted_but_an_answered_one_can(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent("pay", gated=("pay",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
@@ -16,7 +16,7 @@ from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AsActor, Body, InRooms, page
 from holdfast.api.responses import Json
-from holdfast.api.resuming import Resumed, run_to_resume
+from holdfast.api.resuming import Resumed, number_in, run_to_resume
 from holdfast.api.rooms import Rooms
 from holdfast.api.shapes_context import context_wire
 from holdfast.api.shapes_runs import conversation_wire
@@ -154,11 +154,18 @@ async def list_messages(
 
 
 @router.post("/{conversation_id}/stream")
-async def stream(rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Resumed) -> Response:
+async def stream(
+    rooms: InRooms,
+    actor: AsActor,
+    conversation_id: Reference,
+    body: Resumed,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
     conversation = await rooms.conversations.find(actor, conversation_id, body.agent_id)
     run = await run_to_resume(rooms, actor, conversation, body)
     types = (run.request.get("config") or {}).get("include_return_message_types")
-    return watching.show(rooms.engine, run.id, after=body.starting_after, types=types, pings=body.include_pings)
+    after = body.starting_after or number_in(last_event_id) or 0
+    return watching.show(rooms.engine, run.id, after=after, types=types, pings=body.include_pings)
 
 
 @router.post("/{conversation_id}/cancel")
