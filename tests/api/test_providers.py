@@ -205,6 +205,12 @@ def test_a_stored_key_is_not_sent_to_another_place(plain: httpx.Client, vendor: 
         ({"base_url": "ftp://example.com"}, 400, "http:// or https://"),
         ({"api_key": None, "base_url": None}, 400, "needs api_key"),
         ({"name": None}, 422, "name"),
+        ({"provider_type": "bedrock", "region": "evil.example/?", "base_url": None}, 400, "region may hold"),
+        (
+            {"provider_type": "google_vertex", "project": "p", "location": "l", "credentials": "/etc/passwd"},
+            400,
+            "JSON",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(

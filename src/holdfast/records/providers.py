@@ -25,6 +25,7 @@ from holdfast.ports.sealing import Sealer
 
 MAX_PROVIDERS = 200  # of one organisation
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_OPTION = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
 Given = Mapping[str, Any]
 
@@ -149,7 +150,7 @@ def _plan(given: Given, before: Blueprint) -> Blueprint:
         base_url = str(given["base_url"]).rstrip("/")
         if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
             raise InvalidArgument(f"base_url must be an http:// or https:// URL, not {base_url!r}")
-    options = {key: str(given[key]) for key in OPTIONS if given.get(key)}
+    options = {key: _option(key, str(given[key])) for key in OPTIONS if given.get(key)}
     credentials = {key: str(given[key]) for key in CREDENTIALS if given.get(key)}
     return replace(
         before,
@@ -157,6 +158,13 @@ def _plan(given: Given, before: Blueprint) -> Blueprint:
         options={**before.options, **options},
         credentials={**before.credentials, **credentials},
     )
+
+
+def _option(key: str, text: str) -> str:
+    """Options become parts of addresses, and must not turn them into others: a stored key would follow."""
+    if _OPTION.fullmatch(text) is None:
+        raise InvalidArgument(f"{key} may hold letters, digits, dots, colons, dashes and underscores, not {text!r}")
+    return text
 
 
 def _place(url: str | None) -> tuple[str, str | None, int | None]:
