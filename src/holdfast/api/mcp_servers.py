@@ -6,9 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from holdfast.api.bodies import Wire, body_of
+from holdfast.api.mcp_connecting import as_stream, connecting
 from holdfast.api.parameters import AsActor, InRooms, ToolId, id_pattern
 from holdfast.api.responses import Json
 from holdfast.api.shapes_mcp import mcp_server_wire, refreshed_wire
@@ -24,7 +25,7 @@ Values = dict[str, str]
 
 
 class Config(Wire):
-    """All three kinds of server; which fields count is for `records` to say."""
+    """All three kinds of server; which fields count is for `records.mcp_servers` to say."""
 
     mcp_server_type: str | None = None
     server_url: str | None = Field(None, max_length=4000)
@@ -54,6 +55,13 @@ async def list_mcp_servers(rooms: InRooms, actor: AsActor) -> Json:
 @router.post("")
 async def create_mcp_server(rooms: InRooms, actor: AsActor, body: Annotated[NewServer, body_of(NewServer)]) -> Json:
     return Json(mcp_server_wire(await rooms.mcp_servers.create(actor, body.server_name, body.config.given())))
+
+
+@router.get("/connect/{mcp_server_id}")
+async def connect_mcp_server(rooms: InRooms, actor: AsActor, mcp_server_id: ServerId) -> StreamingResponse:
+    """Try it, and tell how it goes as a stream."""
+    server = await rooms.mcp_servers.get(actor, mcp_server_id)
+    return as_stream(connecting(server.server_name, rooms.mcp_servers.offered(actor, mcp_server_id)))
 
 
 @router.get("/{mcp_server_id}")

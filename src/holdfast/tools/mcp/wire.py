@@ -40,6 +40,9 @@ MAX_PAGES = 50
 for _name in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
+# Errors that the package makes up where the server gave no answer that could be read.
+_NO_ANSWER = frozenset({types.CONNECTION_CLOSED, types.PARSE_ERROR})
+
 _Called: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
@@ -177,7 +180,7 @@ def told(error: BaseException | None, address: Address, refused: int | None, *, 
     if isinstance(cause, AskedWrongly):  # the address is the caller's fault, and not the server's
         return cause
     what = _what(cause, refused)
-    answered = isinstance(cause, MCPError) and not is_closed(cause) and (refused or 0) < 500
+    answered = isinstance(cause, MCPError) and cause.code not in _NO_ANSWER and (refused or 0) < 500
     never_sent = isinstance(cause, Unreachable | httpx2.ConnectError | httpx2.ConnectTimeout)
     return McpFailed(f"The MCP server {address.server_name} {what}.", unsure=begun and not answered and not never_sent)
 
@@ -199,9 +202,9 @@ def _what(cause: BaseException | None, refused: int | None) -> str:
     match cause:
         case Unreachable() | McpFailed() | Unreadable():
             return f"cannot be used: {cause}"
-        case MCPError() if not is_closed(cause):
+        case MCPError() if cause.code not in _NO_ANSWER:
             return f"answered with an error: {cause.error.message[:500]}"
-        case ValidationError() | httpx2.SSEError() | UnicodeDecodeError():
+        case MCPError(code=types.PARSE_ERROR) | ValidationError() | httpx2.SSEError() | UnicodeDecodeError():
             return "answered something that is not MCP"
         case FileNotFoundError() | PermissionError():
             return f"could not be started: {cause.strerror}"
