@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 
 from engine.house import House, opened
 from holdfast.core.messages import Approval, Draft, Text, UserBody
 from holdfast.core.records import Run
 from holdfast.ports.approvals import ApprovalFilter
 from holdfast.ports.paging import Page
+from holdfast.ports.runs import Change, Lease
 from holdfast.records.approvals import Approvals
 from holdfast.storage.approvals import SqlApprovals
 from holdfast.storage.people import DEFAULT_ACTOR
@@ -158,3 +161,97 @@ async def test_one_run_that_cannot_be_loaded_does_not_keep_others_from_being_tak
             other.model.script(Say("done"))
             await other.engine.open(alone=True)
             assert (await other.records(runs[1].id))[-2]["stop_reason"] == "end_turn"
+
+
+async def test_what_was_sent_along_survives_a_lost_call_and_a_cancel(database_url: str) -> None:
+    """Found by the simulator, seed 1976: the message was accepted with the answer, and then nobody ever wrote it."""
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        await house.finished(conversation)
+        begun = asyncio.Event()
+
+        async def pay(job: object) -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        house.toolbox.does["pay"] = pay
+        follow_up = (Draft(UserBody((Text("and hurry"),))),)
+        run = await house.start(conversation, "", answers=(Approval("c1", True),), messages=follow_up)
+        await begun.wait()
+        await died(house, run)
+        async with opened(database_url, owner="other") as other:
+            await other.records(run.id)
+            waiting = await other.history.run(DEFAULT_ACTOR, run.id)
+            assert waiting.stop_reason == "requires_approval"
+            assert await other.engine.cancel(waiting)
+            assert (await other.kinds(conversation))[-3:] == ["ApprovalResponse", "ToolReturns", "User"]
+
+
+async def test_a_rollback_keeps_what_was_sent_along_in_the_history(database_url: str) -> None:
+    """Found by the simulator, seed 3247."""
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        await house.finished(conversation)
+        begun = asyncio.Event()
+
+        async def pay(job: object) -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        house.toolbox.does["pay"] = pay
+        follow_up = (Draft(UserBody((Text("and hurry"),))),)
+        run = await house.start(conversation, "", answers=(Approval("c1", True),), messages=follow_up)
+        await begun.wait()
+        assert await house.engine.cancel(run, rollback=True)
+        assert (await house.kinds(conversation)).count("User") == 2
+        assert len(await house.conversations.context_ids(conversation)) == 1
+
+
+async def test_a_worker_that_slept_past_its_lease_starts_no_tool(database_url: str) -> None:
+    """Found by the simulator, seed 2960: written as started, then frozen, then taken over and decided elsewhere."""
+    async with opened(database_url, sweep=False) as house:
+        conversation = await house.agent("pay")
+        house.model.script(Call("pay", id="c1"))
+        store, clock = house.wiring.store, house.wiring.clock
+        checkpoint = store.checkpoint
+
+        async def then_sleep(lease: Lease, change: Change) -> bool:
+            asked = await checkpoint(replace(lease, expires_at=clock.now() - timedelta(seconds=1)), change)
+            late = clock.now() + timedelta(seconds=11)
+            await store.claim(run.id, "other", clock.now(), late)
+            driver_tenure._lease = replace(lease, expires_at=clock.now())
+            return asked
+
+        run = await house.start(conversation)
+        task, driver_tenure = house.engine._driving[run.id]
+        driver_tenure.kept = lambda lease: None  # type: ignore[method-assign]
+        store.checkpoint = then_sleep  # type: ignore[method-assign]
+        await asyncio.wait({task})
+        assert house.toolbox.calls == []
+
+
+async def test_a_compaction_over_a_conversation_that_moves_on_is_decided_again(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        for number in range(4):
+            house.model.script(Say(f"answer {number}"))
+            await house.finished(conversation, f"question {number}")
+        change_idle = house.wiring.store.change_idle
+        moved: list[str] = []
+
+        async def meanwhile(change: Change) -> None:
+            if not moved:
+                moved.append(change.conversation_id)
+                house.model.script(Say("quick"))
+                await house.finished(conversation, "in between")
+            await change_idle(change)
+
+        house.wiring.store.change_idle = meanwhile  # type: ignore[method-assign]
+        house.model.script(Say("a summary"))
+        house.model.script(Say("another summary"))
+        await house.upkeep.compact(conversation, None)
+        assert "Summary" in await house.kinds(conversation)

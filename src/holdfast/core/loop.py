@@ -110,7 +110,7 @@ def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
     answered = answers.apply(state, given)
     response = Draft(ApprovalResponseBody(answered.answers), step_id=answered.step_id)
     changed = tuple(after for was, after in zip(state.calls, answered.calls, strict=True) if was is not after)
-    after = replace(state, calls=answered.calls, follow_ups=given.follow_ups)
+    after = replace(state, calls=answered.calls, follow_ups=(*state.follow_ups, *given.follow_ups))
     if after.waiting:
         if given.follow_ups:
             raise Invalid("Messages can only be sent along with the last answer; others are still awaited.")
@@ -184,14 +184,15 @@ def _tool_settled(state: State, call_id: str, result: ToolResult) -> Decision:
 
 
 def _cancelled(state: State, asked: CancelAsked) -> Decision:
-    """Keep what was seen, settle every open call, and rest. Idempotent: with nothing open it only stops."""
+    """Keep what was seen, settle every open call, and rest. Idempotent: with nothing open it only stops. A rollback
+    takes the turn out of the context; what the user sent along was accepted, so it is in the history all the same."""
     seen: tuple[Draft, ...] = ()
     if asked.partial:
         seen = (Draft(AssistantBody(asked.partial, interrupted=True), asked.message_id, asked.step_id),)
     closed = _closed(state, "cancelled", INTERRUPTED, before=seen)
     if asked.reason is not None:
         closed = replace(closed, rulings=tuple(replace(ruling, reason=asked.reason) for ruling in closed.rulings))
-    return replace(closed, messages=(), rollback=True) if asked.rollback else closed
+    return replace(closed, messages=state.follow_ups, rollback=True) if asked.rollback else closed
 
 
 def _out_of_time(state: State, over: BudgetSpent) -> Decision:

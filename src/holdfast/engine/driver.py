@@ -195,6 +195,8 @@ class Driver:
         error = task.exception()
         if error is None:
             return task.result()
+        if isinstance(error, LostLease):
+            raise error
         log.error("run %s: unexpected %r", self.run.id, error, exc_info=error)
         return Crashed(f"{type(error).__name__}: {error}")
 
@@ -211,13 +213,18 @@ class Driver:
         while True:
             await self._wiring.clock.sleep(self._wiring.lease_seconds / 3)
             try:
-                if await self._wiring.store.renew(self.tenure.renewed()):
-                    self.tenure.cancel_asked()
+                await self._renew()
             except LostLease as error:
                 self.tenure.lost(error)
                 return
             except Exception:
                 log.exception("the lease of run %s could not be renewed; trying again", self.run.id)
+
+    async def _renew(self) -> None:
+        lease = self.tenure.renewed()
+        if await self._wiring.store.renew(lease):
+            self.tenure.cancel_asked()
+        self.tenure.kept(lease)
 
     # ---- effects ------------------------------------------------------------------------------------------------
 
@@ -270,7 +277,10 @@ class Driver:
         )
 
     async def _run_tool(self, call: Call, filled: Mapping[str, Any]) -> Happened:
+        """Whoever slept past the lease asks whether the run is still ours; from there to the tool there is no await."""
         wiring = self._wiring
+        while not self.tenure.held:
+            await self._renew()
         result, edits = await tool_call.perform(
             call, self._scene, wiring.toolbox, wiring.tool_limits, filled, self.run.turn_id
         )
@@ -326,12 +336,14 @@ class Driver:
                 takes_input=isinstance(happened, UserSpoke | DecisionsGiven),
             )
         )
+        lease = self.tenure.renewed()
         try:
-            if await self._wiring.store.checkpoint(self.tenure.renewed(), drawn):
+            if await self._wiring.store.checkpoint(lease, drawn):
                 self.tenure.cancel_asked()
         except StaleMemory:
             self._journal.take_back(records)
             raise
+        self.tenure.kept(lease)
         self._scene.edit(edits)
         self._scene.advance(drawn)
         self._last_step = drawn.step or self._last_step

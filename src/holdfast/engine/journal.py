@@ -59,8 +59,10 @@ class Journal:
         if not records:
             return
         first, self._next = self._next, self._next + len(records)
-        if await self._store.append_events(self._tenure.renewed(), first, records):
+        lease = self._tenure.renewed()
+        if await self._store.append_events(lease, first, records):
             self._tenure.cancel_asked()
+        self._tenure.kept(lease)
         self._flushed_at = asyncio.get_running_loop().time()
         self._feed.publish(self._tenure.run_id, records)
 

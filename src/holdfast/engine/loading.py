@@ -10,7 +10,7 @@ import orjson
 from holdfast.core import tokens
 from holdfast.core.expiry import parse_expiry
 from holdfast.core.gate import Allowance
-from holdfast.core.messages import Draft, Message, ToolReturnsBody
+from holdfast.core.messages import Message, ToolReturnsBody
 from holdfast.core.model import UNUSED, ToolSpec, Usage
 from holdfast.core.policies import parse_policies
 from holdfast.core.records import Agent, Conversation, Tool
@@ -44,7 +44,6 @@ def state_of(
     terms: Terms = NO_TERMS,
     steps: int = 0,
     spent: Usage = UNUSED,
-    follow_ups: tuple[Draft, ...] = (),
 ) -> State:
     loadout = loadout_of(
         situation.agent, situation.tools, request, situation.allowances, terms, conversation=situation.conversation
@@ -57,7 +56,7 @@ def state_of(
         steps=steps,
         context_tokens=context_tokens(situation.context_tokens, scene, loadout),
         spent=spent,
-        follow_ups=follow_ups,
+        follow_ups=situation.unread,
         answered=_answered(scene.context) if request.answers and not situation.calls else (),
     )
 

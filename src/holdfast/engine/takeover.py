@@ -31,7 +31,6 @@ async def take_over(wiring: Wiring, lease: Lease) -> tuple[Driver, Happened]:
     situation, context = await wiring.contexts.load(wiring.store, run.conversation_id)
     scene = scene_of(situation, context, request)
     done = [step for step in await wiring.store.run_steps(run.id) if step.status == "success"]
-    unread = request.answers is not None and bool(situation.calls) and not done
     state = state_of(
         situation,
         scene,
@@ -39,7 +38,6 @@ async def take_over(wiring: Wiring, lease: Lease) -> tuple[Driver, Happened]:
         terms=await terms_of(wiring, situation.agent, situation.conversation, request),
         steps=len(done),
         spent=reduce(Usage.plus, (step.usage for step in done), Usage()),
-        follow_ups=request.messages if unread else (),
     )
     called, last_result = await wiring.store.turn_so_far(run.turn_id)
     state = replace(state, called=called, last_result=last_result)

@@ -1,7 +1,8 @@
 """A worker's hold on one run: its lease, and the two ways it can end early.
 
 Somebody may ask to cancel the run, here or in another process, and the lease may be lost to another owner. Whoever
-drives the run waits on `interrupted` beside its work.
+drives the run waits on `interrupted` beside its work. A worker that was frozen does not know that it was; so before
+anything that cannot be taken back it looks at its own clock, and at how long the last *written* lease is good.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from holdfast.core.records import Run
 from holdfast.ports.clock import Clock
 from holdfast.ports.runs import Lease
 
+MARGIN = 0.1  # of the lease's length
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -38,8 +40,16 @@ class Tenure:
 
     def renewed(self) -> Lease:
         """The lease as it is to be written now: every write to the run prolongs it."""
-        self._lease = replace(self._lease, expires_at=self._clock.now() + self._length)
-        return self._lease
+        return replace(self._lease, expires_at=self._clock.now() + self._length)
+
+    def kept(self, lease: Lease) -> None:
+        """This was written."""
+        self._lease = lease
+
+    @property
+    def held(self) -> bool:
+        """Nobody else can have taken the run yet, with some room for clocks that differ."""
+        return self._clock.now() < self._lease.expires_at - self._length * MARGIN
 
     def cancel_asked(self) -> None:
         self.cancelled = True

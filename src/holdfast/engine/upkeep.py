@@ -5,12 +5,12 @@ Each change is refused while a run holds the conversation, and written in one tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.core.compaction import CompactionSettings
-from holdfast.core.errors import Invalid, ModelError, PendingApproval
+from holdfast.core.errors import ConversationBusy, Invalid, ModelError, PendingApproval
 from holdfast.core.messages import SystemBody
 from holdfast.core.request import RunRequest
 from holdfast.core.state import Compact, CompactionFailed, Way
@@ -20,8 +20,10 @@ from holdfast.engine.model_call import handle_of
 from holdfast.engine.preview import Overview, Preview, next_request, overview
 from holdfast.engine.terms import terms_of
 from holdfast.engine.wiring import Wiring
-from holdfast.ports.runs import Change
+from holdfast.ports.runs import Change, StaleSituation
 
+T = TypeVar("T")
+MAX_LOOKS = 3  # each may cost a model call
 WAYS: tuple[Way, ...] = ("asked", "all")  # whoever asks for a summary is not served by dropping messages without one
 
 
@@ -36,7 +38,19 @@ class Upkeep:
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
 
+    async def _until_written(self, conversation_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What was decided over a conversation that has moved on meanwhile is decided again, a few times."""
+        for _ in range(MAX_LOOKS):
+            try:
+                return await attempt()
+            except StaleSituation:
+                self._wiring.contexts.forget(conversation_id)
+        raise ConversationBusy(None)
+
     async def compact(self, conversation_id: str, settings: Mapping[str, Any] | None) -> CompactedNow:
+        return await self._until_written(conversation_id, lambda: self._compact(conversation_id, settings))
+
+    async def _compact(self, conversation_id: str, settings: Mapping[str, Any] | None) -> CompactedNow:
         wiring, request = self._wiring, RunRequest()
         situation, context = await wiring.contexts.load(wiring.store, conversation_id)
         if waiting := [call for call in situation.calls if call.waiting]:
@@ -77,6 +91,9 @@ class Upkeep:
 
     async def recompile(self, conversation_id: str, *, dry_run: bool) -> str:
         """The system message as the prompt and memory make it now; written unless it is a dry run."""
+        return await self._until_written(conversation_id, lambda: self._recompile(conversation_id, dry_run=dry_run))
+
+    async def _recompile(self, conversation_id: str, *, dry_run: bool) -> str:
         situation, context = await self._wiring.contexts.load(self._wiring.store, conversation_id)
         scene = scene_of(situation, context, None)
         fresh = scene.fresh_system()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from holdfast.core.gate import Allowance
 from holdfast.core.lifecycle import RunStatus, StopReason
-from holdfast.core.messages import Message
+from holdfast.core.messages import Draft, Message
 from holdfast.core.records import Actor, Agent, Block, Conversation, Run, Step, Tool
 from holdfast.core.state import Call, Ruling
 from holdfast.ports.toolbox import MemoryEdit
@@ -105,6 +105,7 @@ class Situation:
     called: tuple[str, ...] = ()
     last_result: str | None = None
     allowances: tuple[Allowance, ...] = ()
+    unread: tuple[Draft, ...] = ()  # sent along with answers to the open calls; the model reads them after the results
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from sqlalchemy.engine import RowMapping
 from holdfast.core.codec import decode_body
 from holdfast.core.errors import NotFound
 from holdfast.core.gate import Allowance
-from holdfast.core.messages import Message
+from holdfast.core.messages import Draft, Message
 from holdfast.core.records import Agent, Block, Conversation, Tool
+from holdfast.core.request import RunRequest
 from holdfast.ports.runs import Situation
 from holdfast.storage.ledger import called_in_turn, unreturned
 from holdfast.storage.rows import from_row
@@ -22,6 +23,7 @@ from holdfast.storage.tables import (
     context,
     conversations,
     messages,
+    runs,
     tools,
 )
 
@@ -60,6 +62,7 @@ def situation(connection: Connection, conversation_id: str, known_version: int |
     agent_row = connection.execute(_THE_AGENT, {"agent_id": row["agent_id"]}).mappings().one()
     calls, turn_id = unreturned(connection, conversation_id)
     called, last_result = called_in_turn(connection, turn_id) if turn_id else ((), None)
+    steps = sorted({call.step_id for call in calls})
     known = row["version"] == known_version
     return Situation(
         conversation=from_row(Conversation, row),
@@ -75,7 +78,20 @@ def situation(connection: Connection, conversation_id: str, known_version: int |
         called=called,
         last_result=last_result,
         allowances=allowances_of(connection, conversation_id),
+        unread=sent_along(connection, steps) if steps else (),
     )
+
+
+def sent_along(connection: Connection, step_ids: list[str]) -> tuple[Draft, ...]:
+    """What was sent along with answers to calls of these steps; it waits in its request until these are returned."""
+    query = (
+        select(messages.c.body, runs.c.request)
+        .join(runs, runs.c.id == messages.c.run_id)
+        .where(messages.c.step_id.in_(step_ids))
+        .order_by(messages.c.seq)
+    )
+    answers = (row.request for row in connection.execute(query) if row.body["type"] == "approval_response")
+    return tuple(draft for request in answers for draft in RunRequest.from_json(request).messages)
 
 
 def allowances_of(connection: Connection, conversation_id: str) -> tuple[Allowance, ...]:
