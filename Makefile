@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run install dev test check bench clean
+.PHONY: help run install dev test check bench sim clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,9 @@ check: $(DEV_INSTALLED) ## format, lint, types and the walls between rooms
 
 bench: $(DEV_INSTALLED) ## measure the numbers of the design
 	$(BIN)/python -m bench
+
+sim: $(DEV_INSTALLED) ## play histories with crashes; SEED=… tells one, HISTORIES=… plays many
+	$(BIN)/python -m holdfast.testing.simulator $(if $(SEED),--seed $(SEED)) $(if $(HISTORIES),--histories $(HISTORIES)) --workers $(WORKERS)
 
 clean: ## remove .venv and every cache; ./data stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -14,7 +14,7 @@ from holdfast.core.errors import AskedWrongly
 from holdfast.core.messages import Approval
 from holdfast.core.records import Actor, Run
 from holdfast.core.request import RunRequest
-from holdfast.ports.approvals import ApprovalStore, Due
+from holdfast.ports.approvals import Deadlines, Due
 from holdfast.ports.clock import Clock
 from holdfast.ports.runs import RunStore
 
@@ -27,7 +27,7 @@ DECIDER = "expiry"
 class Expiries:
     def __init__(
         self,
-        approvals: ApprovalStore,
+        approvals: Deadlines,
         runs: RunStore,
         clock: Clock,
         start: Callable[[Actor, str, RunRequest], Awaitable[Run]],

@@ -85,11 +85,7 @@ class Announcement:
     created_at: datetime
 
 
-class ApprovalStore(Protocol):
-    async def listing(self, actor: Actor, wanted: ApprovalFilter, page: Page) -> Sequence[Approval]: ...
-
-    async def get(self, actor: Actor, approval_id: str) -> Approval: ...
-
+class Deadlines(Protocol):
     async def expired(self, now: datetime) -> Sequence[Due]:
         """Waiting calls whose time is up. Those to be kept are taken off the clock by this."""
         ...
@@ -97,6 +93,12 @@ class ApprovalStore(Protocol):
     async def warn(self, now: datetime) -> int:
         """Announce what is about to expire; how many were announced."""
         ...
+
+
+class ApprovalStore(Deadlines, Protocol):
+    async def listing(self, actor: Actor, wanted: ApprovalFilter, page: Page) -> Sequence[Approval]: ...
+
+    async def get(self, actor: Actor, approval_id: str) -> Approval: ...
 
     async def allowances(self, actor: Actor, page: Page) -> Sequence[KeptAllowance]: ...
 

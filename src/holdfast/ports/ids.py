@@ -1,14 +1,20 @@
-"""New identifiers: a prefix that says what it names, and a random uuid."""
+"""New identifiers: a prefix that says what it names, and a random uuid.
+
+`make_uuid` is where chance comes in; the simulator puts a seeded one in its place, so that a history can be replayed.
+"""
 
 from __future__ import annotations
 
-from uuid import uuid4
+from collections.abc import Callable
+from uuid import UUID, uuid4
 
 from holdfast.core.outward import id_before
 
+make_uuid: Callable[[], UUID] = uuid4
+
 
 def new_id(prefix: str) -> str:
-    return f"{prefix}-{uuid4()}"
+    return f"{prefix}-{make_uuid()}"
 
 
 def new_reply_ids() -> tuple[str, str]:

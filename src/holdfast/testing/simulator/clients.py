@@ -1,0 +1,224 @@
+"""The people of a history: they send, answer, cancel, compact, watch, and send again what they are not sure of.
+
+A client never dies. It asks some process and may get no answer, because that process died or is frozen; then it asks
+again elsewhere, under the same name if it gave one. What was confirmed to it is written down in `Promised`, and must be
+true at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+from holdfast.core.errors import AskedWrongly, ModelError
+from holdfast.core.messages import Answer, Approval, Draft, Text, ToolResult, UserBody
+from holdfast.core.model import ToolSpec
+from holdfast.core.records import Actor, Run
+from holdfast.core.request import RunRequest
+from holdfast.core.state import Call
+from holdfast.engine.engine import Engine
+from holdfast.engine.upkeep import Upkeep
+from holdfast.testing.simulator.auditor import Auditor
+from holdfast.testing.simulator.rows import Tables
+from holdfast.testing.simulator.wire import StoreDown
+from holdfast.testing.simulator.world import CLIENT_TOOL, ORG, Injected
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 3.0
+TRIES = 4
+
+
+class Gone(Exception):
+    """The process that was asked died before it answered, or takes too long."""
+
+
+class Server(Protocol):
+    """A process that can be asked."""
+
+    engine: Engine
+    upkeep: Upkeep
+
+
+class Servers(Protocol):
+    async def ask(self, make: Callable[[Server], Awaitable[T]], patience_seconds: float) -> T: ...
+
+
+@dataclass(slots=True)
+class Sent:
+    """A request that was confirmed. `order` is when it was sent and when it was confirmed, for the queue."""
+
+    text: str
+    run_id: str
+    conversation_id: str
+    keyed: bool
+
+
+@dataclass(slots=True)
+class Promised:
+    sent: list[Sent] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    watched: list[tuple[str, int, list[str], bool]] = field(default_factory=list)  # run, after, records, to the end
+
+
+@dataclass(slots=True)
+class Client:
+    random: Random
+    servers: Servers
+    tables: Tables
+    auditor: Auditor
+    promised: Promised
+    name: str
+    sent: int = 0
+    known_runs: list[str] = field(default_factory=list)
+    last: tuple[str, RunRequest] | None = None
+
+    async def live(self, actions: int) -> None:
+        ways = (*[self.send] * 3, *[self.answer] * 2, self.cancel, self.watch, self.again, self.tidy)
+        for _ in range(actions):
+            await asyncio.sleep(self.random.random() * self.random.choice((0.1, 0.5, 2.0, 4.0)))
+            await self.random.choice(ways)()
+
+    async def _ask(self, make: Callable[[Server], Awaitable[T]]) -> T | None:
+        """The answer; None if it was refused, or if nobody answered."""
+        try:
+            return await self.servers.ask(make, PATIENCE_SECONDS)
+        except (AskedWrongly, StoreDown, Gone, ModelError, Injected):
+            return None
+        except Exception as error:
+            self.auditor.broken.append(f"a client was answered with {error!r}")
+            return None
+
+    def _conversation(self) -> str:
+        return self.random.choice(list(self.tables.lines))
+
+    # ---- sending ----------------------------------------------------------------------------------------------------
+
+    async def send(self) -> None:
+        run = await self.deliver(self._conversation(), self._request())
+        if run is not None and self.random.random() < 0.4:
+            await self._watch(run.id, 0, 1000)
+
+    def _request(self) -> RunRequest:
+        self.sent += 1
+        text = f"{self.name}.{self.sent}"
+        keyed = self.random.random() < 0.6
+        client_tools = (ToolSpec(CLIENT_TOOL, "on the client", {"type": "object"}),)
+        return RunRequest(
+            messages=(Draft(UserBody((Text(text),)), otid=text if keyed else None),),
+            when_busy=self.random.choice(("reject", "queue", "queue", "interrupt")),
+            stream_tokens=self.random.random() < 0.4,
+            include_compaction=self.random.random() < 0.3,
+            max_steps=self.random.choice((1, 3, 10)),
+            client_tools=client_tools if self.random.random() < 0.2 else (),
+            callback_url="https://example.com/told" if self.random.random() < 0.2 else None,
+            keys=(f"otid:{text}",) if keyed else (),
+            body_digest=text,
+        )
+
+    async def deliver(self, conversation_id: str, request: RunRequest) -> Run | None:
+        """Send it, and if it has a name send it again until somebody answers."""
+        actor = Actor(ORG, self.name)
+        self.last = (conversation_id, request)
+        for _ in range(TRIES if request.keys else 1):
+            try:
+                run = await self.servers.ask(
+                    lambda server: server.engine.start(actor, conversation_id, request), PATIENCE_SECONDS
+                )
+            except AskedWrongly:
+                return None
+            except (StoreDown, Gone):
+                continue
+            except Exception as error:
+                self.auditor.broken.append(f"a sender was answered with {error!r}")
+                return None
+            self.known_runs.append(run.id)
+            text = "" if request.answers else _text_of(request)
+            self.promised.sent.append(Sent(text, run.id, conversation_id, bool(request.keys)))
+            return run
+        return None
+
+    async def again(self) -> None:
+        """The last request once more: late, or while the first is still under way."""
+        if self.last is not None and self.last[1].keys:
+            await self.deliver(*self.last)
+
+    # ---- answering --------------------------------------------------------------------------------------------------
+
+    async def answer(self) -> None:
+        conversation_id = self._conversation()
+        waiting = [row.call for row in self.tables.lines[conversation_id].unreturned() if row.call.waiting]
+        if not waiting:
+            return
+        partial = self.random.random() < 0.3
+        chosen = waiting[:1] if partial else waiting
+        request = RunRequest(
+            answers=tuple(self._said_to(call) for call in chosen),
+            partial=partial,
+            stream_tokens=self.random.random() < 0.4,
+            allow={chosen[0].call.name: None} if self.random.random() < 0.1 else {},
+        )
+        if not partial and self.random.random() < 0.2:
+            follow = self._request()
+            request = replace(request, messages=follow.messages)
+        await self.deliver(conversation_id, request)
+        if self.random.random() < 0.2:
+            await self.deliver(conversation_id, request)  # the same decision twice
+
+    def _said_to(self, call: Call) -> Answer:
+        kind = self.random.random()
+        if call.client_side or kind < 0.2:
+            return ToolResult(call.call.id, "success", f"given by {self.name}")
+        if kind < 0.4:
+            return Approval(call.call.id, False, "no")
+        if kind < 0.55:
+            return Approval(call.call.id, True, arguments='{"text": "edited"}')
+        return Approval(call.call.id, True)
+
+    # ---- cancelling, watching, tidying up ---------------------------------------------------------------------------
+
+    async def cancel(self) -> None:
+        if not self.tables.runs:
+            return
+        run_id = self.random.choice(list(self.tables.runs)[-4:])
+        rollback = self.random.random() < 0.3
+        for _ in range(self.random.choice((1, 1, 2))):
+            if await self._ask(self._cancelling(self.tables.runs[run_id].run, rollback)):
+                self.promised.cancelled.append(run_id)
+
+    def _cancelling(self, run: Run, rollback: bool) -> Callable[[Server], Awaitable[bool]]:
+        return lambda server: server.engine.cancel(run, self.name, "why", rollback=rollback)
+
+    async def watch(self) -> None:
+        if not self.tables.runs:
+            return
+        run_id = self.random.choice(list(self.tables.runs)[-4:])
+        await self._watch(run_id, self.random.choice((0, 0, 1, 3)), self.random.choice((2, 1000, 1000)))
+
+    async def _watch(self, run_id: str, after: int, most: int) -> None:
+        seen: list[str] = []
+        ended = await self._ask(lambda server: _read(server, run_id, after, most, seen))
+        self.promised.watched.append((run_id, after, seen, bool(ended)))
+
+    async def tidy(self) -> None:
+        conversation_id = self._conversation()
+        if self.random.random() < 0.6:
+            await self._ask(lambda server: server.upkeep.compact(conversation_id, None))
+        else:
+            await self._ask(lambda server: server.upkeep.recompile(conversation_id, dry_run=False))
+
+
+async def _read(server: Server, run_id: str, after: int, most: int, seen: list[str]) -> bool:
+    """True if the stream came to its end."""
+    async for batch in server.engine.follow(run_id, after):
+        seen.extend(batch.records)
+        if len(seen) >= most:
+            return False
+    return True
+
+
+def _text_of(request: RunRequest) -> str:
+    body: Any = request.messages[0].body
+    return str(body.parts[0].text)

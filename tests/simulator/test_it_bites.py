@@ -1,0 +1,177 @@
+"""The simulator finds what it is for: each of these breaks one rule, and soon some history is broken by it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast.core import loop, tooling
+from holdfast.core.messages import ToolReturnsBody
+from holdfast.core.state import Call, Decision, Happened, RunTools
+from holdfast.engine import accepting, engine
+from holdfast.engine.driver import Driver
+from holdfast.engine.journal import Journal
+from holdfast.engine.tenure import Tenure
+from holdfast.ports.runs import Lease
+from holdfast.testing.simulator.history import play
+from holdfast.testing.simulator.many import quietly
+from holdfast.testing.simulator.rows import RunRow
+from holdfast.testing.simulator.store import MemoryStore
+
+Patch = pytest.MonkeyPatch
+
+
+def no_fence(patch: Patch) -> None:
+    def anyone(self: MemoryStore, lease: Lease) -> RunRow:
+        return self.runs[lease.run_id]
+
+    patch.setattr(MemoryStore, "_fenced", anyone)
+
+
+def effect_before_intent(patch: Patch) -> None:
+    async def hasty(self: Driver, happened: Happened) -> Decision:
+        decision = loop.decide(self._state, happened)
+        tools = tuple(effect for effect in decision.effects if isinstance(effect, RunTools))
+        self._begin(tools)
+        await self._write(decision, happened)
+        return replace(decision, effects=tuple(effect for effect in decision.effects if effect not in tools))
+
+    patch.setattr(Driver, "_follow", hasty)
+
+
+def no_return_on_cancel(patch: Patch) -> None:
+    closed = loop._closed
+
+    def without_returns(*args: Any, **options: Any) -> Decision:
+        decision = closed(*args, **options)
+        kept = tuple(draft for draft in decision.messages if not isinstance(draft.body, ToolReturnsBody))
+        return replace(decision, messages=kept)
+
+    patch.setattr(loop, "_closed", without_returns)
+
+
+def zombies_start_tools(patch: Patch) -> None:
+    patch.setattr(Tenure, "held", True)
+
+
+def lost_calls_are_run_again(patch: Patch) -> None:
+    def again(loadout: object, call: Call, request_id: str) -> Call:
+        return replace(call, status="allowed") if call.status == "started" else call
+
+    patch.setattr(tooling, "found_again", again)
+
+
+def numbers_are_used_twice(patch: Patch) -> None:
+    def forgetful(self: Journal, records: list[str], *, done: bool = False) -> None:
+        self._feed.publish(self._tenure.run_id, records, done=done)
+
+    patch.setattr(Journal, "written", forgetful)
+
+
+def shown_before_stored(patch: Patch) -> None:
+    async def early(self: Journal) -> None:
+        records, self._gathered = self._gathered, []
+        first, self._next = self._next, self._next + len(records)
+        self._feed.publish(self._tenure.run_id, records)
+        await self._store.append_events(self._tenure.renewed(), first, records)
+
+    patch.setattr(Journal, "_flush", early)
+
+
+def requests_have_no_names(patch: Patch) -> None:
+    async def always(store: object, conversation_id: str, request: object, accept: Callable[[], Any]) -> Any:
+        return await accept()
+
+    patch.setattr(engine, "once", always)
+    begin = MemoryStore.begin
+
+    def nameless(self: MemoryStore, run: Any, lease: Any, change: Any, now: Any) -> None:
+        begin(self, replace(run, request={**run.request, "keys": []}), lease, change, now)
+
+    patch.setattr(MemoryStore, "begin", nameless)
+
+
+def two_at_a_time(patch: Patch) -> None:
+    patch.setattr(MemoryStore, "_refuse_if_busy", staticmethod(lambda line: None))
+
+
+def last_in_first_out(patch: Patch) -> None:
+    def newest(self: MemoryStore) -> list[str]:
+        queued = [row.run for row in self.runs.values() if row.run.queued and row.run.status == "created"]
+        return [run.id for run in reversed(queued)]
+
+    patch.setattr(MemoryStore, "promotable", newest)
+
+
+def tools_outlive_a_cancel(patch: Patch) -> None:
+    async def leave_them(self: Driver) -> None:
+        self._work.clear()
+
+    patch.setattr(Driver, "_stop_work", leave_them)
+
+
+def what_was_sent_along_is_forgotten(patch: Patch) -> None:
+    real = MemoryStore.situation
+    patch.setattr(MemoryStore, "situation", lambda self, *args: replace(real(self, *args), unread=()))
+
+
+def accepted_before_it_is_written(patch: Patch) -> None:
+    async def hopeful(wiring: Any, actor: Any, conversation_id: str, request: Any) -> Any:
+        situation, _ = await wiring.contexts.load(wiring.store, conversation_id)
+        run = replace(accepting.new_run(wiring, actor, situation, request), status="created", queued=True)
+        change = accepting.Change(conversation_id, 0, 0, events=(accepting.opening(run),))
+        asyncio.get_running_loop().create_task(wiring.store.begin(run, None, change))
+        return run
+
+    patch.setattr(engine, "enqueue", hopeful)
+
+
+def nobody_takes_over(patch: Patch) -> None:
+    patch.setattr(MemoryStore, "abandoned", lambda self, now: [])
+
+
+def approvals_are_a_formality(patch: Patch) -> None:
+    judge = tooling.judge_call
+
+    def lenient(*args: Any, **options: Any) -> Any:
+        verdict = judge(*args, **options)
+        return verdict if verdict.client_side else replace(verdict, way="run")
+
+    patch.setattr(tooling, "judge_call", lenient)
+
+
+# The promise that is broken, and within how many histories it shows at the latest (measured, then doubled at least).
+WAYS: list[tuple[Callable[[Patch], None], str, int]] = [
+    (no_fence, "promise 5", 500),
+    (effect_before_intent, "promise 2", 100),
+    (no_return_on_cancel, "promise 3", 300),
+    (zombies_start_tools, "promise 2", 4000),
+    (lost_calls_are_run_again, "promise 2", 1000),
+    (numbers_are_used_twice, "promise 7", 100),
+    (shown_before_stored, "promise 7", 4000),
+    (requests_have_no_names, "promise 4", 1000),
+    (two_at_a_time, "promise 5", 300),
+    (last_in_first_out, "promise 8", 1000),
+    (tools_outlive_a_cancel, "promise 6", 1000),
+    (what_was_sent_along_is_forgotten, "promise 4", 2000),
+    (accepted_before_it_is_written, "promise 4", 2000),
+    (nobody_takes_over, "promise 4", 300),
+    (approvals_are_a_formality, "promise 9", 100),
+]
+
+
+@pytest.mark.parametrize(("break_it", "promise", "within"), WAYS, ids=[way[0].__name__ for way in WAYS])
+def test_a_broken_rule_breaks_a_history(
+    break_it: Callable[[Patch], None], promise: str, within: int, monkeypatch: Patch
+) -> None:
+    break_it(monkeypatch)
+    with quietly():
+        for seed in range(within):
+            if (broken := play(seed).broken) is not None:
+                assert promise in broken, f"seed {seed}: {broken}"
+                return
+    pytest.fail(f"{within} histories did not notice")
