@@ -227,7 +227,7 @@ async def test_a_worker_that_slept_past_its_lease_starts_no_tool(database_url: s
             return asked
 
         run = await house.start(conversation)
-        task, driver_tenure = house.engine._driving[run.id]
+        task, driver_tenure = house.engine.work.driving[run.id]
         driver_tenure.kept = lambda lease: None  # type: ignore[method-assign]
         store.checkpoint = then_sleep  # type: ignore[method-assign]
         await asyncio.wait({task})

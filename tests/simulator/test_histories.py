@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from holdfast.testing.simulator.history import play
 from holdfast.testing.simulator.many import play_share
+from holdfast.testing.simulator.play import play
 
 HISTORIES = 20_000
 SHARES = 20

@@ -17,8 +17,8 @@ from holdfast.engine.driver import Driver
 from holdfast.engine.journal import Journal
 from holdfast.engine.tenure import Tenure
 from holdfast.ports.runs import Lease
-from holdfast.testing.simulator.history import play
 from holdfast.testing.simulator.many import quietly
+from holdfast.testing.simulator.play import play
 from holdfast.testing.simulator.rows import RunRow
 from holdfast.testing.simulator.store import MemoryStore
 
@@ -100,11 +100,14 @@ def two_at_a_time(patch: Patch) -> None:
 
 
 def last_in_first_out(patch: Patch) -> None:
-    def newest(self: MemoryStore) -> list[str]:
-        queued = [row.run for row in self.runs.values() if row.run.queued and row.run.status == "created"]
-        return [run.id for run in reversed(queued)]
+    real = MemoryStore._takeable
 
-    patch.setattr(MemoryStore, "promotable", newest)
+    def newest(self: MemoryStore, now: Any) -> list[Any]:
+        found = real(self, now)
+        queued = [row.run for row in self.runs.values() if row.run.queued and row.run.status == "created"]
+        return [queued[-1] if run.queued else run for run in found]
+
+    patch.setattr(MemoryStore, "_takeable", newest)
 
 
 def tools_outlive_a_cancel(patch: Patch) -> None:
@@ -131,7 +134,7 @@ def accepted_before_it_is_written(patch: Patch) -> None:
 
 
 def nobody_takes_over(patch: Patch) -> None:
-    patch.setattr(MemoryStore, "abandoned", lambda self, now: [])
+    patch.setattr(MemoryStore, "_takeable", lambda self, now: [])
 
 
 def approvals_are_a_formality(patch: Patch) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select, update
 
 from holdfast.ports.approvals import Due
 from holdfast.ports.runs import Situation
@@ -23,8 +23,9 @@ from holdfast.storage.rows import to_row
 from holdfast.storage.run_store import SqlRunStore
 from holdfast.storage.tables import agent_blocks, agent_tools, agents, blocks, organizations, tools
 from holdfast.testing.clock import FakeClock
-from holdfast.testing.simulator.history import History, played
+from holdfast.testing.simulator.history import History
 from holdfast.testing.simulator.many import quietly
+from holdfast.testing.simulator.play import played
 from holdfast.testing.simulator.wire import Carried
 from holdfast.testing.simulator.world import ORG
 
@@ -58,7 +59,17 @@ def move_in(connection: Connection, history: History) -> None:
         insert_conversation(connection, conversation, system)
 
 
-async def answer_of(store: Any, done: Carried) -> Any:
+def set_block(connection: Connection, agent_id: str, value: str) -> None:
+    mine = select(agent_blocks.c.block_id).where(agent_blocks.c.agent_id == agent_id)
+    connection.execute(update(blocks).where(blocks.c.id.in_(mine)).values(value=value))
+
+
+async def answer_of(database: Database, clock: ToldTime, done: Carried) -> Any:
+    clock.moment = done.now
+    if done.name == "set_block":
+        await database.write(set_block, *done.args)
+        return None
+    store = SqlApprovals(database, clock) if done.name in ("expired", "warn") else SqlRunStore(database, clock)
     try:
         return await getattr(store, done.name)(*done.args)
     except Exception as error:
@@ -90,11 +101,8 @@ async def test_every_call_of_a_history_is_answered_alike(database_url: str, seed
     database = Database(database_url)
     try:
         await database.write(move_in, history)
-        runs, deadlines = SqlRunStore(database, clock), SqlApprovals(database, clock)
         for number, done in enumerate(recorded):
-            clock.moment = done.now
-            store = deadlines if done.name in ("expired", "warn") else runs
-            said = comparable(await answer_of(store, done))
+            said = comparable(await answer_of(database, clock, done))
             expected = comparable(type(done.error) if done.error is not None else done.answer)
             assert said == expected, f"call {number} of seed {seed}: {done.name}{done.args}"
     finally:

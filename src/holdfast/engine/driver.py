@@ -19,7 +19,7 @@ from typing import Any
 from holdfast.core.budget import seconds_spent
 from holdfast.core.compaction import CompactionSettings
 from holdfast.core.errors import AskedWrongly, LostLease
-from holdfast.core.lifecycle import StopReason
+from holdfast.core.lifecycle import ACTIVE, StopReason
 from holdfast.core.loop import decide
 from holdfast.core.messages import Part, ToolReturnsBody
 from holdfast.core.outward import Wire
@@ -186,6 +186,8 @@ class Driver:
     async def _cancel_asked(self) -> Happened:
         """Who asked, and how, is in the run's row, wherever it was asked."""
         self.run = asked = await self._wiring.store.run(self.run.id)
+        if asked.status not in ACTIVE:
+            raise LostLease(f"Run {asked.id} was brought to rest by somebody else.")
         seen = self._cut_off("cancelled")
         if seen is None:
             return CancelAsked(rollback=asked.cancel_rollback)

@@ -10,5 +10,5 @@ same history, callback by callback, so a failure is a number:
     make sim HISTORIES=100000     # many, from SEED on
 
 `loop` is time and order, `store` the database, `wire` the way to it, `world` the agents, models and tools, `clients`
-the people, `auditor` the promises, and `history` puts them together.
+the people, `auditor` the promises, `history` the course of things and `play` what starts it.
 """

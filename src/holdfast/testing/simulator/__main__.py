@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from holdfast.testing.simulator.history import play
 from holdfast.testing.simulator.many import play_many
+from holdfast.testing.simulator.play import play
 
 
 def main() -> int:

@@ -88,6 +88,12 @@ class Auditor:
                 self._begun(run, lease, change)
             case "claim", (run_id, _, now, _) if done.answer is not None:
                 self._claimed(run_id, done.answer, now)
+            case "claim_next", (_, now, _, _):
+                for lease in done.answer:
+                    self._claimed(lease.run_id, lease, now)
+            case "release", (lease,) if self.runs[lease.run_id].epoch == lease.epoch:
+                self.runs[lease.run_id].expires_at = None
+                self.reached["handed over"] += 1
             case "checkpoint", (lease, change):
                 self._holds(lease)
                 self._changed(lease.run_id, change, epoch=lease.epoch, by=process)
@@ -103,9 +109,10 @@ class Auditor:
                 self._changed(run_id, change, epoch=None, by=None)
             case "change_idle", (change,):
                 self._idle(change)
-            case "free_leases", ():
-                for book in self.runs.values():
-                    book.expires_at = None
+            case "free_leases", (owners,):
+                for run_id, book in self.runs.items():
+                    if owners is None or self.tables.runs[run_id].owner in owners:
+                        book.expires_at = None
             case _:
                 pass
 

@@ -23,7 +23,7 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.upkeep import Upkeep
 from holdfast.testing.simulator.auditor import Auditor
 from holdfast.testing.simulator.rows import Tables
-from holdfast.testing.simulator.wire import StoreDown
+from holdfast.testing.simulator.wire import StoreDown, Wire
 from holdfast.testing.simulator.world import CLIENT_TOOL, ORG, Injected
 
 T = TypeVar("T")
@@ -40,6 +40,7 @@ class Server(Protocol):
 
     engine: Engine
     upkeep: Upkeep
+    wire: Wire
 
 
 class Servers(Protocol):
@@ -204,7 +205,10 @@ class Client:
 
     async def tidy(self) -> None:
         conversation_id = self._conversation()
-        if self.random.random() < 0.6:
+        if self.random.random() < 0.3:
+            agent_id, value = self.tables.lines[conversation_id].home.agent.id, f"{self.name} {self.random.random()}"
+            await self._ask(lambda server: server.wire.set_block(agent_id, value))
+        elif self.random.random() < 0.6:
             await self._ask(lambda server: server.upkeep.compact(conversation_id, None))
         else:
             await self._ask(lambda server: server.upkeep.recompile(conversation_id, dry_run=False))

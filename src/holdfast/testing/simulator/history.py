@@ -1,45 +1,33 @@
 """One history: some processes, some people, and what goes wrong, all from one seed.
 
-`play` returns how it went, or raises with what was broken. Faults fall on steps of the loop, not on moments of time, so
-that a crash can fall between any two awaits.
+Faults fall on steps of the loop, not on moments of time, so that a crash can fall between any two awaits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, TypeVar
-from uuid import UUID
+from typing import TypeVar
 
 from holdfast.core.errors import AskedWrongly
 from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.messages import Approval, Draft, Message, Text, UserBody
 from holdfast.core.records import Actor, Conversation, Run
 from holdfast.core.request import RunRequest
-from holdfast.engine.engine import Engine
-from holdfast.engine.expiry import Expiries
-from holdfast.engine.feed import Feed
-from holdfast.engine.upkeep import Upkeep
-from holdfast.engine.wiring import Wiring
-from holdfast.ports import ids
 from holdfast.testing.simulator import ending
 from holdfast.testing.simulator.auditor import Auditor, PromiseBroken
 from holdfast.testing.simulator.clients import Client, Gone, Promised, Server
-from holdfast.testing.simulator.loop import Process, Stuck, VirtualLoop
+from holdfast.testing.simulator.loop import Process, VirtualLoop
+from holdfast.testing.simulator.node import Node
 from holdfast.testing.simulator.rows import Home
 from holdfast.testing.simulator.store import MemoryStore
-from holdfast.testing.simulator.wire import Carried, Net, SimClock, StoreDown, Wire
+from holdfast.testing.simulator.wire import Carried, Net, SimClock, StoreDown
 from holdfast.testing.simulator.world import (
     ORG,
-    Injected,
     Mood,
-    SimModel,
-    SimToolbox,
     gated_in,
     make_home,
     make_line,
@@ -47,7 +35,6 @@ from holdfast.testing.simulator.world import (
 )
 
 T = TypeVar("T")
-MOST_STEPS = 60_000
 SETTLING_SECONDS = 120
 MOST_ANSWERS = 20
 
@@ -59,40 +46,6 @@ class Fault:
     step: int
     kind: str
     process: Process | None = None
-
-
-class Node(Process):
-    """One process with a whole engine in it."""
-
-    def __init__(self, name: str, net: Net, mood: Mood, auditor: Auditor) -> None:
-        super().__init__(name)
-        self.waiting: set[asyncio.Future[Any]] = set()
-        wire = Wire(net, self)
-        model = SimModel(mood, auditor)
-        wiring = Wiring(
-            store=wire,
-            models=model,
-            toolbox=SimToolbox(mood, auditor, self),
-            clock=net.clock,
-            owner=name,
-            feed=Feed(wire),
-        )
-        self.engine = Engine(wiring)
-        self.upkeep = Upkeep(wiring)
-        self.expiries = Expiries(wire, wire, net.clock, self.engine.start, self.engine.cancel)
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """How a history went."""
-
-    seed: int
-    steps: int
-    commits: int
-    runs: int
-    trace: int
-    reached: Counter[str]
-    broken: str | None = None
 
 
 class History:
@@ -115,6 +68,7 @@ class History:
         self.faults: list[Fault] = []
         self.after_write: list[tuple[int, str]] = []
         self.writes = 0
+        self._known_dead: list[str] = []
         self.loop.after_step = self._after_step
         self._tell = tell
         self._inhabit()
@@ -132,21 +86,23 @@ class History:
         if self.recorded is not None:
             self.recorded.append(done)
         self.auditor.carried(process, done)
-        if done.name in ("begin", "checkpoint", "claim") and done.error is None:
+        if done.name in ("begin", "checkpoint", "claim", "claim_next") and done.error is None:
             self._arm(process)
 
     # ---- processes --------------------------------------------------------------------------------------------------
 
     def _start_node(self) -> None:
+        """Some only serve, some drive few runs and some many; at least one drives."""
         self.born += 1
-        node = Node(f"p{self.born}", self.net, self.mood, self.auditor)
+        most_runs = self.random.choice((0, 1, 8, 8)) if any(node.works for node in self.nodes) else 8
+        node = Node(f"p{self.born}", self.net, self.mood, self.auditor, lambda: self.nodes, most_runs)
         self.nodes.append(node)
         self.loop.spawn(node, self._open(node))
 
     async def _open(self, node: Node) -> None:
         while True:
             try:
-                await node.engine.open(alone=False)
+                await node.engine.open(alone=False, dead=lambda: self._known_dead)
                 return
             except StoreDown:
                 await asyncio.sleep(1)
@@ -155,6 +111,10 @@ class History:
         node.dead = True
         self.nodes.remove(node)
         self.auditor.died(node)
+        if self.random.random() < 0.5:
+            self._known_dead.append(node.name)  # those on the same machine see it
+        if not any(one.works for one in self.nodes):
+            self.loop.call_later(1.0, self._start_node, context=self.net.outside.copy())
         for answer in node.waiting:
             if not answer.done():
                 answer.set_exception(Gone(node.name))
@@ -179,7 +139,7 @@ class History:
 
     def _plan_faults(self) -> None:
         """Some fall on any step, some just after a write, where most can be lost."""
-        kinds = ("kill", "kill", "kill", "freeze", "freeze", "trouble", "slow", "expire")
+        kinds = ("kill", "kill", "kill", "freeze", "freeze", "leave", "trouble", "slow", "expire")
         for _ in range(self.random.choice((0, 1, 2, 3, 4, 6))):
             kind = self.random.choice(kinds)
             if kind in ("kill", "freeze") and self.random.random() < 0.6:
@@ -219,6 +179,8 @@ class History:
                 node.frozen = True
                 for_seconds = self.random.choice((3, 18, 18, 30))
                 self.loop.call_later(for_seconds, self.loop.thaw, node, context=self.net.outside.copy())
+            case "leave" if node is not None and not node.frozen:
+                self.loop.spawn(node, self._leave(node))
             case "trouble":
                 self.net.trouble = 0.15
                 self.loop.call_later(self.random.random() * 10, self._calm_down, context=self.net.outside.copy())
@@ -229,6 +191,17 @@ class History:
                 self.loop.spawn(node, _look(node))
             case _:
                 pass
+
+    async def _leave(self, node: Node) -> None:
+        """As on SIGTERM: finish or hand over, then go."""
+        await node.engine.close(self.random.choice((0.0, 0.5, 3.0)))
+        if node in self.nodes:
+            self.loop.call_soon(self._gone, node, context=self.net.outside.copy())
+
+    def _gone(self, node: Node) -> None:
+        if node in self.nodes:
+            self._kill(node)
+            self._start_node()
 
     def _calm_down(self) -> None:
         self.net.trouble = self.net.slow = 0.0
@@ -281,7 +254,8 @@ class History:
     async def _goes_on(self, conversation_id: str) -> None:
         """Answer what waits, then speak. A request of before may still be on its way and come first, so this is tried
         a few times."""
-        line, refused = self.store.lines[conversation_id], None
+        line = self.store.lines[conversation_id]
+        refused: Exception | None = None
         for _ in range(MOST_ANSWERS):
             await self._settle()
             waiting = [row.call for row in line.unreturned() if row.call.waiting]
@@ -290,7 +264,7 @@ class History:
             request = RunRequest(answers=answers) if answers else RunRequest(messages=said)
             try:
                 run = await self.ask(_starting(conversation_id, request), SETTLING_SECONDS)
-            except AskedWrongly as error:
+            except (AskedWrongly, Gone) as error:  # gone: it was leaving, as told before
                 refused = error
                 await asyncio.sleep(5)
                 continue
@@ -320,74 +294,3 @@ async def _look(node: Node) -> None:
         with suppress(StoreDown):
             await node.expiries.look()
         await asyncio.sleep(2)
-
-
-class _Surprises(logging.Handler):
-    """Errors that the engine only logs, unless the simulator caused them itself."""
-
-    def __init__(self, auditor: Auditor) -> None:
-        super().__init__(logging.ERROR)
-        self._auditor = auditor
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, StoreDown | Injected):
-            self._auditor.broken.append(f"the engine was surprised: {record.getMessage()} {error!r}")
-
-
-def play(seed: int, tell: Callable[[str], None] | None = None) -> Told:
-    """Play one history to its end. What was broken is told, not raised."""
-    return played(seed, tell)[1]
-
-
-def played(
-    seed: int, tell: Callable[[str], None] | None = None, record: list[Carried] | None = None
-) -> tuple[History, Told]:
-    """The same, with what is left of it; each call to the store is recorded on request."""
-    with _seeded_ids(seed):
-        history = History(seed, tell, record)
-        with _hearing_surprises(history.auditor):
-            broken = _run(history)
-    told = Told(
-        seed=seed,
-        steps=history.loop.steps,
-        commits=history.auditor.commits,
-        runs=len(history.store.runs),
-        trace=history.net.trace,
-        reached=history.auditor.reached,
-        broken=broken,
-    )
-    return history, told
-
-
-def _run(history: History) -> str | None:
-    try:
-        history.loop.run(history.course(), MOST_STEPS)
-    except (PromiseBroken, Stuck) as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-@contextmanager
-def _seeded_ids(seed: int) -> Iterator[None]:
-    made, before = Random(seed), ids.make_uuid
-    ids.make_uuid = lambda: UUID(int=made.getrandbits(128), version=4)
-    try:
-        yield
-    finally:
-        ids.make_uuid = before
-
-
-@contextmanager
-def _hearing_surprises(auditor: Auditor) -> Iterator[None]:
-    log = logging.getLogger("holdfast.engine")
-    before = log.level, log.propagate
-    handler = _Surprises(auditor)
-    log.addHandler(handler)
-    log.setLevel(logging.ERROR)
-    log.propagate = False
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.level, log.propagate = before

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from holdfast.testing.simulator.history import Told, play
+from holdfast.testing.simulator.play import Told, play
 
 SHARE = 100
 

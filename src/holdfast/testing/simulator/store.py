@@ -17,7 +17,7 @@ from holdfast.core.messages import ApprovalResponseBody, Draft, Message, plain_t
 from holdfast.core.records import Conversation, Run, Step
 from holdfast.core.request import RunRequest
 from holdfast.ports.approvals import Due
-from holdfast.ports.runs import Change, KnownRequest, Lease, LogPage, Situation, StaleSituation
+from holdfast.ports.runs import Change, KnownRequest, Lease, LogPage, Situation, StaleMemory, StaleSituation
 from holdfast.testing.simulator.rows import CallRow, Home, Line, RunRow, Tables
 from holdfast.testing.simulator.writing import run_values, write
 
@@ -104,21 +104,6 @@ class MemoryStore(Tables):
         last = plain_text(rows[-1].call.result.content) if rows and rows[-1].call.result else None
         return tuple(row.call.call.name for row in rows), last
 
-    def abandoned(self, now: datetime) -> list[str]:
-        rows = [
-            row for row in self.runs.values() if row.run.status in ACTIVE and not row.run.queued and _free(row, now)
-        ]
-        return [row.run.id for row in sorted(rows, key=lambda row: row.run.created_at)]
-
-    def promotable(self) -> list[str]:
-        heads: list[Run] = []
-        for line in self.lines.values():
-            active = [row.run for row in line.runs if row.run.status in ACTIVE]
-            if not active or line.waits() or not all(run.queued for run in active):
-                continue
-            heads.append(min(active, key=lambda run: (run.created_at, run.id)))
-        return [run.id for run in sorted(heads, key=lambda run: run.created_at)]
-
     # ---- writing ----------------------------------------------------------------------------------------------------
 
     def begin(self, run: Run, lease: Lease | None, change: Change | None, now: datetime) -> None:
@@ -163,6 +148,27 @@ class MemoryStore(Tables):
         row.run = replace(row.run, queued=False)
         return Lease(run_id, owner, row.epoch, expires_at)
 
+    def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> list[Lease]:
+        line = sorted((run.created_at, run.id) for run in self._takeable(now))
+        leases = [self.claim(run_id, owner, now, expires_at) for _, run_id in line[:most]]
+        return [lease for lease in leases if lease is not None]
+
+    def _takeable(self, now: datetime) -> list[Run]:
+        """There is one organisation here, so nobody else's turn has to be thought of."""
+        found: list[Run] = []
+        for line in self.lines.values():
+            active = [row for row in line.runs if row.run.status in ACTIVE]
+            if holder := next((row for row in active if not row.run.queued), None):
+                found += [holder.run] if _free(holder, now) else []
+            elif active and not line.waits():
+                found.append(min((row.run for row in active), key=lambda run: (run.created_at, run.id)))
+        return found
+
+    def release(self, lease: Lease) -> None:
+        row = self.runs[lease.run_id]
+        if row.epoch == lease.epoch and row.run.status in ACTIVE:
+            row.owner = row.expires_at = None
+
     def checkpoint(self, lease: Lease, change: Change, now: datetime) -> bool:
         row = self._fenced(lease)
         line = self.lines[row.run.conversation_id]
@@ -187,6 +193,10 @@ class MemoryStore(Tables):
                 raise Conflict("This conflicts with what is stored: ledger")
         if len({(call.step_id, call.call.id) for call in change.new_calls}) < len(change.new_calls):
             raise Conflict("This conflicts with what is stored: ledger")
+        for edit in change.edits:
+            assert edit.before is not None
+            if edit.before.value not in [block.value for block in line.home.blocks]:
+                raise StaleMemory(edit.before.label)
         for call in change.changed_calls:
             before = line.ledger[call.step_id, call.call.id].call.status
             if before != call.status and call.status not in CALL_CHANGES[before]:
@@ -230,10 +240,16 @@ class MemoryStore(Tables):
             row.run = replace(row.run, cancel_asked_by=by, cancel_reason=reason, cancel_rollback=rollback)
         return row.run
 
-    def free_leases(self) -> None:
+    def free_leases(self, owners: Sequence[str] | None = None) -> None:
         for row in self.runs.values():
-            if row.run.status in ACTIVE:
+            if row.run.status in ACTIVE and (owners is None or row.owner in owners):
                 row.expires_at = None
+
+    def set_block(self, agent_id: str, value: str) -> None:
+        """Somebody writes into an agent's memory; in SQL this is not a matter of runs."""
+        for line in self.lines.values():
+            if line.home.agent.id == agent_id:
+                line.home.blocks = tuple(replace(block, value=value) for block in line.home.blocks)
 
     # ---- deadlines of approvals -------------------------------------------------------------------------------------
 

@@ -146,8 +146,8 @@ def _brief(done: Carried) -> str:
         kinds = [type(message.body).__name__.removesuffix("Body") for message in change.messages]
         calls = [f"{call.call.id}={call.status}" for call in (*change.new_calls, *change.changed_calls)]
         told += f" {' '.join(kinds)} {' '.join(calls)} {change.rest.stop_reason if change.rest else ''}"
-    if isinstance(done.answer, Lease):
-        told += f" -> @{done.answer.epoch}"
+    leases = done.answer if isinstance(done.answer, list) else [done.answer]
+    told += "".join(f" -> {lease.run_id[-6:]}@{lease.epoch}" for lease in leases if isinstance(lease, Lease))
     return told
 
 
@@ -211,16 +211,18 @@ class Wire:
         done: tuple[tuple[str, ...], str | None] = await self._call("turn_so_far", turn_id)
         return done
 
-    async def abandoned(self, now: datetime) -> Sequence[str]:
-        ids: Sequence[str] = await self._call("abandoned", now)
-        return ids
+    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
+        leases: Sequence[Lease] = await self._call("claim_next", owner, now, expires_at, most)
+        return leases
 
-    async def promotable(self) -> Sequence[str]:
-        ids: Sequence[str] = await self._call("promotable")
-        return ids
+    async def release(self, lease: Lease) -> None:
+        await self._call("release", lease)
 
-    async def free_leases(self) -> None:
-        await self._call("free_leases")
+    async def free_leases(self, owners: Sequence[str] | None = None) -> None:
+        await self._call("free_leases", None if owners is None else tuple(owners))
+
+    async def set_block(self, agent_id: str, value: str) -> None:
+        await self._call("set_block", agent_id, value)
 
     async def expired(self, now: datetime) -> Sequence[Due]:
         due: Sequence[Due] = await self._call("expired", now)

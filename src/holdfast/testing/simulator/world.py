@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -117,11 +117,14 @@ class SimModel:
     auditor: Auditor
     info: ModelInfo = field(default_factory=lambda: ModelInfo("sim/model", "model", "sim", "sim", 128_000))
 
-    async def find(self, handle: str) -> FoundModel:
+    async def find(self, handle: str, org_id: str) -> FoundModel:
         return FoundModel(self, self.info)
 
-    async def list_models(self) -> Sequence[ModelInfo]:
+    async def list_models(self, org_id: str = "") -> Sequence[ModelInfo]:
         return (self.info,)
+
+    def payload(self, request: ModelRequest) -> Mapping[str, Any]:
+        return {}
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -196,7 +199,8 @@ class SimToolbox:
         text = f"{job.name} gave {job.idempotency_key}"
         self.auditor.tool_gave(job.idempotency_key, text)
         if job.name == "remember":
-            edit = MemoryEdit(job.blocks[0].id, f"somebody {job.call_id}")
+            seen = job.blocks[0]
+            edit = MemoryEdit(seen, replace(seen, value=f"somebody {job.call_id}"))
             return ToolOutcome("success", text, edits=(edit,))
         return ToolOutcome("error" if self.mood.chance(0.1) else "success", text)
 

@@ -41,8 +41,8 @@ def write(tables: Tables, line: Line, row: RunRow | None, change: Change, now: d
     if change.allow and any(ruling.kind in ("approved", "edited") for ruling in change.rulings):
         line.allowances += [Allowance(new_id("allowance"), name, digest) for name, digest in change.allow.items()]
     for edit in change.edits:
-        home = line.home
-        home.blocks = tuple(replace(b, value=edit.value) if b.id == edit.block_id else b for b in home.blocks)
+        if edit.after is not None:
+            line.home.blocks = tuple(edit.after if b.id == edit.after.id else b for b in line.home.blocks)
     if change.events and row is not None:
         row.pages.append((change.first_event, change.events))
     if change.rest is not None and row is not None:
