@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run install dev test check bench sim clean
+.PHONY: help run install dev test check bench sim chaos clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ bench: $(DEV_INSTALLED) ## measure the numbers of the design
 
 sim: $(DEV_INSTALLED) ## play histories with crashes; SEED=… tells one, HISTORIES=… plays many
 	$(BIN)/python -m holdfast.testing.simulator $(if $(SEED),--seed $(SEED)) $(if $(HISTORIES),--histories $(HISTORIES)) --workers $(WORKERS)
+
+chaos: $(DEV_INSTALLED) ## kill real servers under load; KILLS=… on each database, DATABASE=sqlite or postgres
+	$(BIN)/python -m holdfast.testing.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(DATABASE),--database $(DATABASE))
 
 clean: ## remove .venv and every cache; ./data stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

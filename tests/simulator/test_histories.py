@@ -12,6 +12,8 @@ import pytest
 from holdfast.testing.simulator.many import play_share
 from holdfast.testing.simulator.play import play
 
+pytestmark = pytest.mark.timeout(900)  # a share takes ten seconds of one quiet core
+
 HISTORIES = 20_000
 SHARES = 20
 

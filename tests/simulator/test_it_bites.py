@@ -22,6 +22,8 @@ from holdfast.testing.simulator.play import play
 from holdfast.testing.simulator.rows import RunRow
 from holdfast.testing.simulator.store import MemoryStore
 
+pytestmark = pytest.mark.timeout(900)
+
 Patch = pytest.MonkeyPatch
 
 

@@ -17,7 +17,7 @@ from holdfast.core.records import Actor
 from holdfast.ports.agents import CheckContext
 from holdfast.storage.conversations import default_of, in_lineage
 from holdfast.storage.ledger import unreturned
-from holdfast.storage.run_store import refuse_if_busy
+from holdfast.storage.run_store import refuse_if_held
 from holdfast.storage.situations import message_value
 from holdfast.storage.tables import context, conversations, messages
 
@@ -27,8 +27,7 @@ def replace_context(
 ) -> None:
     conversation = default_of(connection, agent_id, actor)
     here = conversations.c.id == conversation.id
-    connection.execute(select(conversations.c.id).where(here).with_for_update())
-    refuse_if_busy(connection, conversation.id)
+    refuse_if_held(connection, conversation.id)
     places = _places(connection, conversation.id)
     if [message_id for message_id, _ in sorted(places.items(), key=lambda item: item[1])] == list(message_ids):
         return

@@ -19,12 +19,13 @@ from holdfast.core.errors import NotFound
 from holdfast.core.messages import Message
 from holdfast.core.records import Actor, Conversation
 from holdfast.ports.clock import Clock
+from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
 from holdfast.storage.checkpoint import message_row
 from holdfast.storage.database import Database
 from holdfast.storage.paging import page_rows
 from holdfast.storage.rows import from_row, to_row
-from holdfast.storage.run_store import refuse_if_busy
+from holdfast.storage.run_store import refuse_if_held
 from holdfast.storage.tables import context, conversations, ledger, lineage, messages, runs
 
 MAX_REMEMBERED = 10_000
@@ -84,8 +85,13 @@ def listing(
     return [from_row(Conversation, row) for row in page_rows(connection, query, conversations, page, key)]
 
 
+_NOT_THE_CALLERS = frozenset({"id", "org_id", "agent_id", "is_default", "created_at", "created_by", "last_message_at"})
+
+
 def change(connection: Connection, conversation: Conversation) -> None:
-    values = to_row(conversations, conversation)
+    """What people can change of it. The time of the last message is the runs' to write, and may have moved on."""
+    row = to_row(conversations, conversation)
+    values = {name: value for name, value in row.items() if name not in _NOT_THE_CALLERS}
     connection.execute(update(conversations).where(conversations.c.id == conversation.id).values(**values))
 
 
@@ -165,7 +171,7 @@ def in_lineage(conversation_id: str) -> Any:
 
 def remove(connection: Connection, conversation_id: str, now: datetime) -> None:
     """Gone for clients. Messages that a fork shares stay for it; without forks everything goes."""
-    refuse_if_busy(connection, conversation_id)
+    refuse_if_held(connection, conversation_id)
     heirs = select(lineage.c.conversation_id).where(
         lineage.c.ancestor_id == conversation_id, lineage.c.conversation_id != conversation_id
     )
@@ -182,16 +188,30 @@ def remove(connection: Connection, conversation_id: str, now: datetime) -> None:
 
 def reset(connection: Connection, conversation_id: str) -> None:
     """Only the system message stays. Messages that forks share stay for them, out of this conversation's line."""
-    refuse_if_busy(connection, conversation_id)
+    refuse_if_held(connection, conversation_id)
+    _leave_to_forks(connection, conversation_id)
     here = conversations.c.id == conversation_id
     connection.execute(delete(context).where(context.c.conversation_id == conversation_id, context.c.position > 0))
     connection.execute(delete(ledger).where(ledger.c.conversation_id == conversation_id, ~ledger.c.returned))
-    kept_by_forks = select(context.c.message_id)
-    own = (messages.c.conversation_id == conversation_id, messages.c.seq > 0)
-    connection.execute(delete(messages).where(*own, messages.c.id.not_in(kept_by_forks)))
+    connection.execute(delete(messages).where(messages.c.conversation_id == conversation_id, messages.c.seq > 0))
     connection.execute(
         update(conversations).where(here).values(version=conversations.c.version + 1, context_tokens=None)
     )
+
+
+def _leave_to_forks(connection: Connection, conversation_id: str) -> None:
+    """What forks share, whether they still see it or have compacted it, gets an ancestor of its own that nobody else
+    sees."""
+    heirs = (lineage.c.ancestor_id == conversation_id, lineage.c.conversation_id != conversation_id)
+    shared = connection.execute(select(func.max(lineage.c.up_to_seq)).where(*heirs)).scalar()
+    if shared is None:
+        return
+    row = connection.execute(select(conversations).where(conversations.c.id == conversation_id)).mappings().one()
+    ghost = {**row, "id": new_id("conv"), "is_default": False, "deleted_at": row["updated_at"]}
+    connection.execute(insert(conversations), ghost)
+    connection.execute(update(lineage).where(*heirs).values(ancestor_id=ghost["id"]))
+    theirs = (messages.c.conversation_id == conversation_id, messages.c.seq > 0, messages.c.seq <= shared)
+    connection.execute(update(messages).where(*theirs).values(conversation_id=ghost["id"]))
 
 
 class SqlConversations:

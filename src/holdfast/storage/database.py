@@ -145,10 +145,14 @@ class _Writer:
 
     @staticmethod
     def _guarded(connection: Connection, job: _Job) -> tuple[_Job, Any, BaseException | None]:
+        """A job that fails is undone alone, unless SQLite has undone the whole transaction, as it may on a full disk:
+        then those before it have not happened either, and those after it must not begin."""
         try:
             with connection.begin_nested():
                 return job, job.work(connection), None
         except Exception as error:
+            if not connection.connection.in_transaction:
+                raise
             return job, None, error
 
 
@@ -171,6 +175,9 @@ class Database:
         threads = READERS if self.is_sqlite else POSTGRES_CONNECTIONS
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-db")
         self._local = threading.local()
+        if not self.is_sqlite:
+            one_state = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+            self._snapshots = self.engine.execution_options(**one_state)
         self._opened: list[Connection] = []
 
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -194,7 +201,8 @@ class Database:
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         if not self.is_sqlite:
-            return self._write(work)
+            with self._snapshots.begin() as snapshot:
+                return work(snapshot)
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self.engine.connect().execution_options(readonly=True)

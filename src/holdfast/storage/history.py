@@ -136,7 +136,9 @@ def _delete_run(connection: Connection, actor: Actor, run_id: str) -> None:
     run = get_run(connection, run_id, actor)
     at_work = select(runs.c.id).where(runs.c.conversation_id == run.conversation_id, runs.c.turn_id == run.turn_id)
     at_work = at_work.where(runs.c.status.in_(sorted(ACTIVE)))
-    waiting = select(ledger.c.call_id).where(ledger.c.run_id == run_id, ~ledger.c.returned)
+    waiting = select(ledger.c.call_id).where(
+        ledger.c.conversation_id == run.conversation_id, ledger.c.turn_id == run.turn_id, ~ledger.c.returned
+    )
     if connection.execute(at_work).first() or connection.execute(waiting).first():
         raise Conflict(f"Run {run_id} is not finished; cancel it first.")
     its_steps = messages.c.step_id.in_(select(steps.c.id).where(steps.c.run_id == run_id))

@@ -23,7 +23,7 @@ from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.run_keys import known_request, write_keys
 from holdfast.storage.situations import situation
 from holdfast.storage.steps import steps_of_run
-from holdfast.storage.tables import runs
+from holdfast.storage.tables import conversations, runs
 
 
 class SqlRunStore:
@@ -113,6 +113,13 @@ _INSERT = insert(runs)
 def refuse_if_busy(connection: Connection, conversation_id: str) -> None:
     if (busy := connection.execute(_HOLDER, {"conversation_id": conversation_id}).scalar()) is not None:
         raise ConversationBusy(busy)
+
+
+def refuse_if_held(connection: Connection, conversation_id: str) -> None:
+    """The same, for whoever changes a conversation without comparing its version. Nobody can begin a run meanwhile: a
+    run's row refers to this one, so its writer and we wait for each other."""
+    connection.execute(select(conversations.c.id).where(conversations.c.id == conversation_id).with_for_update())
+    refuse_if_busy(connection, conversation_id)
 
 
 def _change_idle(connection: Connection, change: Change, now: datetime) -> None:

@@ -1,0 +1,173 @@
+"""What one transaction is, at its edges: reads see one state, a rolled-back batch serves nobody, rows wait in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, func, insert, select, text
+from sqlalchemy.exc import OperationalError
+
+from engine.house import opened
+from holdfast.core.errors import Conflict, ConversationBusy
+from holdfast.core.messages import Approval
+from holdfast.core.records import Conversation
+from holdfast.ports.history import MessageScope
+from holdfast.ports.paging import Page
+from holdfast.storage.conversations import reset
+from holdfast.storage.database import Database
+from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.tables import conversations, organizations
+from holdfast.testing.clock import FakeClock
+from holdfast.testing.script import Call, Hang, Say
+
+
+async def test_a_read_sees_one_state_however_many_statements_it_has(database_url: str) -> None:
+    database = Database(database_url)
+    now = FakeClock().now()
+    await database.write(ensure_default, now)
+    between, go_on = threading.Event(), threading.Event()
+
+    def twice(connection: Connection) -> tuple[int, int]:
+        count = select(func.count()).select_from(organizations)
+        first = connection.execute(count).scalar_one()
+        between.set()
+        go_on.wait(10)
+        return first, connection.execute(count).scalar_one()
+
+    reading = asyncio.create_task(database.read(twice))
+    await asyncio.to_thread(between.wait, 10)
+    row = {"id": "org-2", "name": "two", "created_at": now}
+    await database.write(lambda connection: connection.execute(insert(organizations), row) and None)
+    go_on.set()
+    assert await reading == (1, 1)
+    database.close()
+
+
+async def test_when_sqlite_undoes_the_whole_transaction_nobody_in_the_batch_was_served(tmp_path: Path) -> None:
+    """As it may on a full disk. Before, those ahead of the failing one were told that they were written."""
+    database = Database(f"sqlite:///{tmp_path}/one.db")
+    await database.write(lambda connection: connection.execute(text("CREATE TABLE kept (n INTEGER)")) and None)
+    waiting, busy = threading.Event(), threading.Event()
+
+    def hold(connection: Connection) -> None:
+        busy.set()
+        waiting.wait(10)
+
+    def keep(number: int) -> object:
+        return lambda connection: connection.execute(text("INSERT INTO kept VALUES (:n)"), {"n": number}) and None
+
+    def full(connection: Connection) -> None:
+        connection.connection.rollback()  # what SQLite does by itself
+        raise OperationalError("INSERT", {}, Exception("database or disk is full"))
+
+    holding = asyncio.create_task(database.write(hold))
+    await asyncio.to_thread(busy.wait, 10)
+    jobs = [asyncio.create_task(database.write(work)) for work in (keep(1), full, keep(3))]  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    waiting.set()
+    results = await asyncio.gather(holding, *jobs, return_exceptions=True)
+    assert [isinstance(result, OperationalError) for result in results] == [False, True, True, True]
+    await database.write(keep(4))  # type: ignore[arg-type]
+    kept = await database.read(lambda connection: list(connection.execute(text("SELECT n FROM kept")).scalars()))
+    assert kept == [4]
+    database.close()
+
+
+async def test_a_reset_waits_for_a_run_that_is_just_being_accepted(database_url: str) -> None:
+    if database_url.startswith("sqlite"):
+        pytest.skip("SQLite has one writer")
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        accepted, commit = threading.Event(), threading.Event()
+        write = house.database._write
+
+        def slowly(work: object) -> object:
+            def then_wait(connection: Connection) -> object:
+                result = work(connection)  # type: ignore[operator]
+                accepted.set()
+                commit.wait(10)
+                return result
+
+            return write(then_wait)
+
+        house.model.script(Hang())
+        house.database._write = slowly  # type: ignore[method-assign, assignment]
+        starting = asyncio.create_task(house.start(conversation))
+        await asyncio.to_thread(accepted.wait, 10)
+        house.database._write = write  # type: ignore[method-assign]
+        resetting = asyncio.create_task(house.database.write(reset, conversation))
+        await asyncio.sleep(0.2)
+        assert not resetting.done()
+        commit.set()
+        await starting
+        with pytest.raises(ConversationBusy):
+            await resetting
+
+
+async def test_changing_a_conversation_does_not_turn_back_its_last_message(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        old = await house.conversations.get(DEFAULT_ACTOR, conversation)
+        house.model.script(Say("hello"))
+        await house.finished(conversation)
+        await house.conversations.change(replace(old, summary="renamed"))
+        now: Conversation = await house.conversations.get(DEFAULT_ACTOR, conversation)
+        assert now.summary == "renamed"
+        assert now.last_message_at is not None
+
+
+async def test_a_fork_keeps_what_it_has_compacted_when_its_source_is_reset(database_url: str) -> None:
+    async with opened(database_url) as house:
+        source = await house.agent()
+        for number in range(4):
+            house.model.script(Say(f"answer {number}"))
+            await house.finished(source, f"question {number}")
+        old = await house.conversations.get(DEFAULT_ACTOR, source)
+        system = (await house.wiring.store.situation(source)).context[0]  # type: ignore[index]
+        fork = replace(old, id="conv-fork", is_default=False)
+        await house.conversations.fork(old, fork, replace(system, id="message-fork", conversation_id=fork.id), None)
+        house.model.script(Say("a summary"))
+        await house.upkeep.compact(fork.id, None)
+        before = await house.kinds(fork.id)
+        await house.conversations.reset(source)
+        assert await house.kinds(fork.id) == before
+        assert await house.kinds(source) == ["System"]
+        house.model.script(Say("on"))
+        assert (await house.finished(source)).stop_reason == "end_turn"
+        house.model.script(Say("on"))
+        assert (await house.finished(fork.id)).stop_reason == "end_turn"
+
+
+async def test_a_run_cannot_be_deleted_while_its_turn_waits_for_another_answer(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", "send", gated=("pay", "send"))
+        house.model.script(Call("pay", id="c1"), Call("send", id="c2"))
+        await house.finished(conversation)
+        answering = await house.finished(conversation, "", answers=(Approval("c1", False),), partial=True)
+        with pytest.raises(Conflict):
+            await house.history.delete_run(DEFAULT_ACTOR, answering.id)
+        scope = MessageScope(run_id=answering.id)
+        assert len(await house.history.messages(DEFAULT_ACTOR, scope, Page())) == 1
+
+
+async def test_messages_of_a_conversation_that_is_gone_are_not_told(database_url: str) -> None:
+    """The ancestor that a reset leaves to its forks is nobody's conversation."""
+    async with opened(database_url) as house:
+        source = await house.agent()
+        house.model.script(Say("answer"))
+        await house.finished(source)
+        old = await house.conversations.get(DEFAULT_ACTOR, source)
+        system = (await house.wiring.store.situation(source)).context[0]  # type: ignore[index]
+        fork = replace(old, id="conv-fork", is_default=False)
+        await house.conversations.fork(old, fork, replace(system, id="message-fork", conversation_id=fork.id), None)
+        await house.conversations.reset(source)
+        listed = await house.conversations.listing(
+            DEFAULT_ACTOR, Page(), agent_id=old.agent_id, archived="all", search=None
+        )
+        assert [one.id for one in listed] == [fork.id]
+        gone = select(conversations.c.id).where(conversations.c.deleted_at.is_not(None))
+        assert len(await house.database.read(lambda c: list(c.execute(gone).scalars()))) == 1
