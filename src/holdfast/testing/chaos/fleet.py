@@ -1,0 +1,151 @@
+"""The processes under test: on SQLite one server, on Postgres several, and workers where the command exists."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import psycopg
+
+from holdfast.settings.table import VARIABLES
+from holdfast.testing.chaos.effects import Effects
+from holdfast.testing.postgres import PostgresServer
+
+LEASE_SECONDS = 2.0
+START_SECONDS = 90.0
+_MAIN = "from holdfast.cli import main; raise SystemExit(main())"
+
+
+@dataclass(slots=True)
+class Member:
+    """One process, which can be killed and started again on the same port."""
+
+    name: str
+    role: str
+    port: int
+    environment: dict[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    stopped: bool = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def launch(self) -> None:
+        command = [sys.executable, "-c", _MAIN, self.role]
+        if self.role == "serve":
+            command += ["--port", str(self.port)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        self.stopped = False
+
+    async def answering(self, session: aiohttp.ClientSession) -> None:
+        """Wait until it serves; a worker has nothing to ask, so it counts as soon as it runs."""
+        if self.role != "serve":
+            return
+        async with asyncio.timeout(START_SECONDS):
+            while True:
+                if not self.alive:
+                    raise RuntimeError(f"{self.name} did not start:\n{self.log.read_text()[-3000:]}")
+                try:
+                    async with session.get(f"{self.url}/v1/health", timeout=aiohttp.ClientTimeout(total=2)) as answer:
+                        if answer.status == 200:
+                            return
+                except (aiohttp.ClientError, TimeoutError):
+                    await asyncio.sleep(0.05)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.alive and self.process is not None:
+            self.process.send_signal(number)
+            self.stopped = number == signal.SIGSTOP
+
+
+@dataclass(slots=True)
+class Fleet:
+    database: str  # sqlite or postgres
+    folder: Path
+    effects: Effects
+    members: list[Member] = field(default_factory=list)
+    _postgres: PostgresServer | None = None
+    _url: str = ""
+
+    def prepare(self, servers: int, workers: int) -> None:
+        if self.database == "postgres":
+            self._postgres = PostgresServer(fsync=False)
+            self._postgres.start()
+            self._url = self._postgres.create_database("chaos")
+        else:
+            self._url = f"sqlite:///{self.folder}/chaos.db"
+            servers, workers = 1, 0
+        roles = ["serve"] * servers + ["worker"] * (workers if _has_worker() else 0)
+        for number, role in enumerate(roles, 1):
+            log = self.folder / f"{role}-{number}.log"
+            self.members.append(Member(f"{role} {number}", role, free_port(), self._environment(), log))
+
+    def _environment(self) -> dict[str, str]:
+        wanted = {
+            "HOLDFAST_DATABASE": self._url,
+            "HOLDFAST_DATA_DIR": str(self.folder),
+            "HOLDFAST_LEASE_SECONDS": str(LEASE_SECONDS),
+            "HOLDFAST_TOOL_FOLDERS": str(self.effects.folder),
+            "HOLDFAST_RUN_TOOLS_UNCONFINED": "true",
+            "HOLDFAST_DEMO": "false",
+        }
+        known = {variable.name for variable in VARIABLES}
+        ours = {name: value for name, value in wanted.items() if name in known}
+        return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), **ours}
+
+    async def start(self, session: aiohttp.ClientSession) -> None:
+        for member in self.members:  # one after the other: the first one migrates
+            member.launch()
+            await member.answering(session)
+
+    def close(self) -> None:
+        for member in self.members:
+            member.signal(signal.SIGCONT)
+            member.kill()
+        if self._postgres is not None:
+            self._postgres.stop()
+
+    @property
+    def urls(self) -> list[str]:
+        return [member.url for member in self.members if member.role == "serve"]
+
+    def cut_connections(self) -> int:
+        """Terminate every connection of the fleet to Postgres; how many there were."""
+        assert self._postgres is not None
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            return len(found.fetchall())
+
+
+def _has_worker() -> bool:
+    asked = [sys.executable, "-c", _MAIN, "worker", "--help"]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

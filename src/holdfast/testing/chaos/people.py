@@ -1,0 +1,235 @@
+"""The people of the kill test: each has an agent, speaks to it, answers what it asks, and is not put off by failures.
+
+Every request has an `Idempotency-Key` and is sent again, to any server, until somebody answers it for good. What was
+acknowledged is written down for the verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import aiohttp
+import orjson
+
+PATIENCE_SECONDS = 20.0
+WAY_PAUSE_SECONDS = 0.2
+ANSWERED_FOR_GOOD = (200, 201, 202, 400, 404, 409, 422)
+
+
+class Refused(Exception):
+    """Answered, with a no."""
+
+    def __init__(self, status: int, body: Any) -> None:
+        super().__init__(f"{status}: {body}")
+        self.status = status
+        self.body = body
+
+
+@dataclass(slots=True)
+class Book:
+    """What was acknowledged, seen and decided, over all people."""
+
+    acknowledged: dict[str, tuple[str, str]] = field(default_factory=dict)  # run -> agent, text
+    seen: dict[str, list[str]] = field(default_factory=dict)  # run -> records of its first stream
+    approved: Counter[str] = field(default_factory=Counter)  # call -> how often somebody said yes
+    unknown: set[str] = field(default_factory=set)  # calls that were lost and asked about
+    told: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Line:
+    """The way to the fleet."""
+
+    session: aiohttp.ClientSession
+    urls: list[str]
+    random: Random
+    book: Book
+
+    async def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
+        """The answer, however often it takes. Without a key only reading is tried again."""
+        while True:
+            answer = await self._once(method, path, body, key)
+            if answer is not None:
+                status, data = answer
+                if status < 300:
+                    return data
+                raise Refused(status, data)
+            if key is None and method != "GET":
+                raise Refused(0, "no answer")
+            self.book.told["asked again"] += 1
+            await asyncio.sleep(WAY_PAUSE_SECONDS * (1 + self.random.random()))
+
+    async def _once(self, method: str, path: str, body: Any, key: str | None) -> tuple[int, Any] | None:
+        headers = {"Idempotency-Key": key} if key else {}
+        timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
+        url = self.random.choice(self.urls) + path
+        try:
+            async with self.session.request(method, url, json=body, headers=headers, timeout=timeout) as response:
+                text = await response.read()
+                if response.status not in ANSWERED_FOR_GOOD:
+                    self.book.told[f"status {response.status}"] += 1
+                    return None
+                return response.status, orjson.loads(text) if text else None
+        except (aiohttp.ClientError, TimeoutError, orjson.JSONDecodeError, ConnectionError):
+            return None
+
+    async def stream(self, path: str, body: Any, key: str | None) -> list[str] | None:
+        """The records of a stream as far as it came; None if it never began."""
+        headers = {"Idempotency-Key": key} if key else {}
+        timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
+        records: list[str] = []
+        url = self.random.choice(self.urls) + path
+        try:
+            async with self.session.post(url, json=body, headers=headers, timeout=timeout) as response:
+                if response.status != 200:
+                    if response.status in ANSWERED_FOR_GOOD:
+                        raise Refused(response.status, await response.text())
+                    return None
+                gathered = b""
+                async for chunk in response.content.iter_any():
+                    gathered += chunk
+                    *whole, gathered = gathered.split(b"\n\n")
+                    records += [record.decode() for record in whole]
+        except (aiohttp.ClientError, TimeoutError, ConnectionError):
+            pass
+        return records or None
+
+
+@dataclass(slots=True)
+class Person:
+    name: str
+    line: Line
+    agent_id: str
+    random: Random
+    book: Book
+    said: int = 0
+
+    async def live(self, over: asyncio.Event) -> None:
+        await asyncio.sleep(self.random.random() * 3)
+        while not over.is_set():
+            try:
+                await self.turn()
+            except Refused as refused:
+                self._refused(refused)
+            except Exception as error:
+                self.book.problems.append(f"{self.name}: {error!r}")
+                return
+            await asyncio.sleep(self.random.random())
+
+    def _refused(self, refused: Refused) -> None:
+        """A conversation may be busy with a run whose end nobody saw; anything else was not to be expected."""
+        self.book.told[f"refused {refused.status}"] += 1
+        if refused.status not in (0, 409) and "No tool call is currently awaiting" not in str(refused.body):
+            self.book.problems.append(f"{self.name} was refused: {refused}")
+
+    # ---- a turn -----------------------------------------------------------------------------------------------------
+
+    async def turn(self) -> None:
+        self.said += 1
+        text = f"{self.name}.{self.said}."
+        body = {"messages": [{"role": "user", "content": f"{text}\n{self._script(text)}"}]}
+        run_id = await self._send(body, text, f"{self.name}-{self.said}")
+        if run_id is None:
+            return
+        if self.random.random() < 0.08:
+            await asyncio.sleep(self.random.random() * 0.5)
+            await self._cancel(run_id)
+        await self.bring_to_rest(run_id)
+
+    def _script(self, text: str) -> str:
+        """What the demo model is to do."""
+        note = f'{{"note": "{text}"}}'
+        slow = f"/slow {self.random.choice((0, 5, 40, 150))}"
+        ways = (
+            "/say one two three four five",
+            f"/call count_ask {note}",
+            f"/call count_tell {note}\n/call count_retry {note}",
+            f"/call count_ask {note}\n/call count_alone {note}\n/then /call count_tell {note}",
+            f"/call count_gated {note}",
+            f"/call count_gated {note}\n/call count_ask {note}",
+        )
+        return f"{slow}\n{self.random.choice(ways)}"
+
+    async def _send(self, body: dict[str, Any], text: str, key: str) -> str | None:
+        """By one of three roads; the run it became."""
+        path = f"/v1/agents/{self.agent_id}/messages"
+        road = self.random.random()
+        if road < 0.4:
+            return await self._streamed(path, body, text, key)
+        if road < 0.6:
+            await self.line.ask("POST", path, body, key)
+        run = await self.line.ask("POST", f"{path}/async", body, key)  # the same request again is the same run
+        self._acknowledge(run["id"], text)
+        return str(run["id"])
+
+    async def _streamed(self, path: str, body: dict[str, Any], text: str, key: str) -> str:
+        watching = {**body, "streaming": True, "stream_tokens": True, "background": self.random.random() < 0.5}
+        records = None
+        while records is None:
+            records = await self.line.stream(path, watching, key)
+            if records is None:
+                await asyncio.sleep(WAY_PAUSE_SECONDS)
+        run_id = str(_data(records[0])["run_id"])
+        self._acknowledge(run_id, text)
+        self.book.seen.setdefault(run_id, [record for record in records if not record.endswith("[DONE]")])
+        return run_id
+
+    def _acknowledge(self, run_id: str, text: str) -> None:
+        self.book.acknowledged[run_id] = (self.agent_id, text)
+
+    # ---- what comes after -------------------------------------------------------------------------------------------
+
+    async def bring_to_rest(self, run_id: str) -> None:
+        """Wait for its end, and answer what it asks until nothing is asked any more."""
+        await self.at_rest(run_id)
+        for number in range(20):
+            waiting = await self.line.ask("GET", f"/v1/approvals?agent_id={self.agent_id}")
+            if not waiting:
+                return
+            await self.answer(waiting, f"{run_id}-{number}")
+        self.book.problems.append(f"{self.name}: the approvals of {run_id} never end")
+
+    async def at_rest(self, run_id: str) -> None:
+        while await self._is_active(run_id):  # noqa: ASYNC110 - over HTTP one can only ask
+            await asyncio.sleep(0.25)
+
+    async def _is_active(self, run_id: str) -> bool:
+        run = await self.line.ask("GET", f"/v1/runs/{run_id}")
+        return run["status"] in ("created", "running")
+
+    async def answer(self, waiting: list[dict[str, Any]], key: str) -> None:
+        approvals = []
+        for item in waiting:
+            call_id = item["tool_call"]["tool_call_id"]
+            if item["outcome_unknown"]:
+                self.book.unknown.add(call_id)
+                self.book.told["asked about a lost call"] += 1
+            yes = self.random.random() < 0.6
+            if yes:
+                self.book.approved[f"{item['step_id']}:{call_id}"] += 1
+            approvals.append({"type": "approval", "tool_call_id": call_id, "approve": yes, "reason": "so"})
+        body = {"messages": [{"type": "approval", "approvals": approvals}]}
+        try:
+            run = await self.line.ask("POST", f"/v1/agents/{self.agent_id}/messages/async", body, f"answer-{key}")
+        except Refused as refused:
+            self._refused(refused)
+            return
+        self._acknowledge(run["id"], "")
+        await self.at_rest(run["id"])
+
+    async def _cancel(self, run_id: str) -> None:
+        path = f"/v1/agents/{self.agent_id}/messages/cancel"
+        try:
+            await self.line.ask("POST", path, {"run_ids": [run_id]})
+            self.book.told["cancelled"] += 1
+        except Refused:
+            self.book.told["cancel got no answer"] += 1
+
+
+def _data(record: str) -> Any:
+    return orjson.loads(record[record.index("data: ") + 6 :])

@@ -1,0 +1,120 @@
+"""One storm: a fleet, people, a nemesis, and the verdict at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import aiohttp
+
+from holdfast.testing.chaos.effects import TOOLS, Effects
+from holdfast.testing.chaos.fleet import Fleet
+from holdfast.testing.chaos.nemesis import Nemesis, give_back, small_disk
+from holdfast.testing.chaos.people import Book, Line, Person
+from holdfast.testing.chaos.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    database: str
+    kills: int
+    people: int = 60
+    servers: int = 2
+    workers: int = 1
+    pause_seconds: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    plan: Plan
+    seconds: float
+    done: Counter[str]
+    told: Counter[str]
+    counted: Counter[str]
+    wrong: tuple[str, ...]
+
+    def text(self) -> str:
+        lines = [
+            f"{self.plan.database}: {self.plan.people} people, seed {self.plan.seed}, {self.seconds:.0f} s",
+            *(f"  {count:8} {name}" for name, count in sorted(self.done.items())),
+            *(f"  {count:8} {name}" for name, count in sorted(self.counted.items())),
+            *(f"  {count:8} {name}" for name, count in sorted(self.told.items())),
+            f"  {len(self.wrong):8} broken promises",
+            *(f"    {told}" for told in self.wrong[:40]),
+        ]
+        return "\n".join(lines)
+
+
+async def rage(plan: Plan) -> Report:
+    """Raises only if the fleet cannot even be started."""
+    began = time.monotonic()
+    folder = _folder()
+    disk = small_disk(folder / "disk") if plan.database == "sqlite" else None
+    fleet = Fleet(plan.database, disk or folder, Effects(folder / "effects"))
+    fleet.prepare(plan.servers, plan.workers)
+    try:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            await fleet.start(session)
+            nemesis = Nemesis(fleet, session, Random(plan.seed), disk)
+            book = Book()
+            line = Line(session, fleet.urls, Random(plan.seed + 1), book)
+            people = await _settle_in(line, fleet.effects, plan)
+            await _storm(people, nemesis, plan)
+            verdict = Verdict(book, line, fleet.effects)
+            await verdict.reach(people)
+    finally:
+        fleet.close()
+        give_back(disk)
+    if not verdict.wrong:
+        shutil.rmtree(folder, ignore_errors=True)
+    wrong = tuple(verdict.wrong)
+    return Report(plan, time.monotonic() - began, nemesis.done, book.told, verdict.counted, wrong)
+
+
+def _folder() -> Path:
+    """Readable for others: tools may run under another account."""
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-chaos-", dir="/tmp"))
+    folder.chmod(0o755)
+    return folder
+
+
+async def _settle_in(line: Line, effects: Effects, plan: Plan) -> list[Person]:
+    """Everybody gets an agent with all the tools."""
+    tool_ids = []
+    for tool in TOOLS:
+        made = await line.ask("PUT", "/v1/tools/", tool.body(effects.path), f"tool-{tool.name}")
+        tool_ids.append(made["id"])
+    people = []
+    for number in range(plan.people):
+        body = {
+            "name": f"p{number}",
+            "model": "demo/rehearsal",
+            "tool_ids": tool_ids,
+            "include_base_tools": False,
+            "parallel_tool_calls": True,
+        }
+        agent = await line.ask("POST", "/v1/agents/", body, f"agent-{number}")
+        people.append(Person(f"p{number}", line, agent["id"], Random(plan.seed * 1000 + number), line.book))
+    return people
+
+
+async def _storm(people: list[Person], nemesis: Nemesis, plan: Plan) -> None:
+    over = asyncio.Event()
+    living = [asyncio.create_task(person.live(over)) for person in people]
+    try:
+        await nemesis.rage(plan.kills, plan.pause_seconds)
+    finally:
+        over.set()
+    done, late = await asyncio.wait(living, timeout=180)
+    for task in late:
+        task.cancel()
+    people[0].book.problems += [f"{len(late)} people still wait for an answer"] if late else []
+    for task in done:
+        task.result()
