@@ -59,6 +59,7 @@ class Line:
     home: Home
     version: int = 1
     next_seq: int = 1
+    context_tokens: int | None = None
     messages: dict[str, Message] = field(default_factory=dict)
     context: dict[int, str] = field(default_factory=dict)  # position -> message
     ledger: dict[tuple[str, str], CallRow] = field(default_factory=dict)

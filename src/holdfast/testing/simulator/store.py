@@ -42,6 +42,7 @@ class MemoryStore(Tables):
             version=line.version,
             next_seq=line.next_seq,
             context=None if line.version == known_version else line.seen(),
+            context_tokens=line.context_tokens,
             calls=tuple(row.call for row in rows),
             turn_id=turn_id,
             called=called,

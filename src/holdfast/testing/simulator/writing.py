@@ -52,6 +52,7 @@ def write(tables: Tables, line: Line, row: RunRow | None, change: Change, now: d
 def _write_context(tables: Tables, line: Line, row: RunRow | None, change: Change) -> None:
     line.version = change.version + 1
     line.next_seq = change.next_seq + len(change.messages)
+    line.context_tokens = change.context_tokens
     if change.messages:
         line.conversation = replace(line.conversation, last_message_at=change.messages[-1].created_at)
     summary = change.cut.summary_id if change.cut else None
