@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 import uvloop
 
-from bench import cancel, crowd, growth, install, listing, log, messages, start, tools
+from bench import cancel, crowd, growth, install, listing, log, messages, start, tools, workers
 from bench.results import Row, table
 from bench.sampling import Setting, load_said
 
@@ -30,6 +30,7 @@ MEASURES: dict[str, Measure] = {
     "start": start.measure,
     "cancel": cancel.measure,
     "log": log.measure,
+    "workers": workers.measure,
     "listing": listing.measure,
     "install": install.measure,
 }

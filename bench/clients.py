@@ -24,7 +24,7 @@ JSON = {"content-type": "application/json"}
 
 def new_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=3),  # servers hang up after 5 s
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=120),
     )
