@@ -119,3 +119,16 @@ def test_a_process_older_than_its_database_leaves_the_schema_alone(
     assert migrate(engine) == (HEAD, HEAD)
     assert version_of(engine) == HEAD
     engine.dispose()
+
+
+def test_a_full_house_answers_429_and_says_when_to_come_back(tmp_path: Path) -> None:
+    with ServerProcess(f"sqlite:///{tmp_path}/full.db", HOLDFAST_MAX_UNFINISHED_RUNS="1") as server:
+        agent_id, run_id = begun(server)
+        http = httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS)
+        other = http.post(f"/v1/conversations/?agent_id={agent_id}", json={}).json()["id"]
+        for body in ({"input": "hello"}, {"input": "hello", "streaming": True}):
+            refused = http.post(f"/v1/conversations/{other}/messages", json=body)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert "unfinished" in refused.json()["detail"]
+        http.post(f"/v1/agents/{agent_id}/messages/cancel", json={"run_ids": [run_id]})
+        assert http.post(f"/v1/conversations/{other}/messages", json={"input": "/say hello"}).status_code == 200

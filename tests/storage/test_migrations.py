@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Engine, inspect
 
 from holdfast.storage.database import make_engine
 from holdfast.storage.migrate import HEAD, migrate, version_of
@@ -25,3 +28,38 @@ def test_migrating_twice_changes_nothing(empty_database_url: str) -> None:
     assert migrate(engine) == (HEAD, HEAD)
     assert version_of(engine) == HEAD
     engine.dispose()
+
+
+def test_every_migration_only_adds_so_that_the_version_before_goes_on_working(empty_database_url: str) -> None:
+    """What an old process writes must still be accepted: no column of its tables is gone or changed, none that it does
+    not know must be filled, and nothing new must be unique."""
+    engine = make_engine(empty_database_url)
+    before: dict[str, Any] = {}
+    for number in range(1, int(HEAD) + 1):
+        migrate(engine, f"{number:04}")
+        after = tables_of(engine)
+        for name, (columns, unique) in before.items():
+            new_columns, new_unique = after[name]
+            assert {column: new_columns.get(column) for column in columns} == columns, f"{number:04} changes {name}"
+            must = [column for column in new_columns.keys() - columns.keys() if not new_columns[column][1]]
+            assert must == [], f"{number:04} adds columns to {name} that must be filled"
+            assert new_unique <= unique, f"{number:04} makes something in {name} unique"
+        before = after
+    assert version_of(engine) == HEAD
+    engine.dispose()
+
+
+def tables_of(engine: Engine) -> dict[str, tuple[dict[str, tuple[str, bool]], set[str]]]:
+    """Per table: its columns with their type and whether they may be left out, and what must be unique in it."""
+    found = inspect(engine)
+    return {
+        name: (
+            {
+                column["name"]: (str(column["type"]), bool(column["nullable"] or column["default"] is not None))
+                for column in found.get_columns(name)
+            },
+            {str(index["name"]) for index in found.get_indexes(name) if index["unique"]}
+            | {str(constraint["name"]) for constraint in found.get_unique_constraints(name)},
+        )
+        for name in found.get_table_names()
+    }

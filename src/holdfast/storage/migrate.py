@@ -27,10 +27,10 @@ def version_of(engine: Engine) -> str | None:
         return None if found is None else str(found)
 
 
-def migrate(engine: Engine) -> tuple[str | None, str]:
-    """Bring the database to `HEAD`; says where it was and where it is."""
-    before = version_of(engine)
-    if before is not None and before >= HEAD:
+def migrate(engine: Engine, to: str | None = None) -> tuple[str | None, str]:
+    """Bring the database to `HEAD`, or an earlier revision; says where it was and where it is."""
+    before, goal = version_of(engine), to or HEAD
+    if before is not None and before >= goal:
         return before, before
     from alembic import command
 
@@ -39,8 +39,8 @@ def migrate(engine: Engine) -> tuple[str | None, str]:
             connection.execute(text("SELECT pg_advisory_xact_lock(811283)"))  # several processes may start at once
         config = _config()
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
-    return before, HEAD
+        command.upgrade(config, goal)
+    return before, goal
 
 
 def _config() -> Config:
