@@ -264,3 +264,32 @@ def test_an_address_that_turned_inside_fails_the_run_and_not_the_server(
         answer = httpx.post(f"{url}/v1/agents/{agent.id}/messages", json={"input": "hi"}, timeout=30)
         assert (answer.status_code, "not a public address" in answer.text) == (400, True), answer.text
     assert not vendor.received
+
+
+def test_a_key_that_can_no_longer_be_opened_says_so_and_can_be_stored_again(
+    database_url: str, tmp_path: Path, vendor: ModelServer
+) -> None:
+    with serving(database_url, tmp_path, **PRIVATE) as url:
+        made = httpx.post(f"{url}/v1/providers/", json=brought(vendor)).json()
+        with Letta(base_url=url, max_retries=0) as client:
+            agent = client.agents.create(model="mine/gpt-4o-mini", include_base_tools=False).id
+    with serving(database_url, tmp_path, **PRIVATE, HOLDFAST_ENCRYPTION_KEY="another key") as url:
+        assert httpx.get(f"{url}/v1/agents/{agent}").status_code == 200
+        answer = httpx.post(f"{url}/v1/agents/{agent}/messages", json={"input": "hi"}, timeout=30)
+        assert (answer.status_code, "HOLDFAST_ENCRYPTION_KEY" in answer.text) == (401, True), answer.text
+        assert httpx.patch(f"{url}/v1/providers/{made['id']}/refresh").status_code == 409
+        httpx.patch(f"{url}/v1/providers/{made['id']}", json={"api_key": KEY}).raise_for_status()
+        httpx.post(f"{url}/v1/agents/{agent}/messages", json={"input": "hi"}, timeout=30).raise_for_status()
+
+
+def test_a_fallback_answers_when_the_provider_is_gone(house: str, plain: httpx.Client, vendor: ModelServer) -> None:
+    made = create(plain, brought(vendor))
+    with Letta(base_url=house, max_retries=0) as client:
+        fallback = {"fallback_models": ["demo/rehearsal"]}
+        agent = client.agents.create(model="mine/gpt-4o-mini", include_base_tools=False, extra_body=fallback).id
+        plain.delete(f"/v1/providers/{made['id']}").raise_for_status()
+        assert client.agents.messages.create(agent, input="hello").stop_reason.stop_reason == "end_turn"
+    (step,) = plain.get("/v1/steps/").json()
+    assert (step["model_handle"], step["failed_models"][0]["model_handle"]) == ("demo/rehearsal", "mine/gpt-4o-mini")
+    (failed, _) = plain.get(f"/v1/runs/{step['run_id']}/trace").json()
+    assert "not found" in failed["response_json"]["error"]["message"]

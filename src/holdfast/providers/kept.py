@@ -22,7 +22,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.model import FoundModel, Model
 from holdfast.ports.outbound import AddressRefused
 from holdfast.ports.providers import Blueprint, OwnProvider, ProviderStore, Workshop
-from holdfast.ports.sealing import Sealer
+from holdfast.ports.sealing import Sealer, WrongKey
 from holdfast.providers import catalog
 from holdfast.providers.directory import ALIASES
 from holdfast.providers.on_trust import on_trust
@@ -84,12 +84,21 @@ class KeptProviders:
     def _model_of(self, provider: Provider) -> Model:
         when, made = self._made.get(provider.id, (None, None))
         if made is None or when != provider.updated_at:
-            made = self._workshop.make(Blueprint.of(provider, self._sealer))
+            made = self._make(provider)
         self._made[provider.id] = (provider.updated_at, made)
         self._made.move_to_end(provider.id)
         while len(self._made) > MAX_MADE:
             self._made.popitem(last=False)
         return made
+
+    def _make(self, provider: Provider) -> Model:
+        try:
+            return self._workshop.make(Blueprint.of(provider, self._sealer))
+        except WrongKey as error:
+            said = f"The key of provider {provider.name} cannot be read. {error}"
+            raise ModelError("llm_authentication", said) from error
+        except Invalid as error:
+            raise ModelError("llm_bad_request", f"Provider {provider.name} cannot be used: {error}") from error
 
     async def _asked_again(self, provider: Provider, made: Model, model: str) -> ModelInfo | None:
         """The vendor may have got a new model since it was last asked."""

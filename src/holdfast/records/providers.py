@@ -21,7 +21,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.model import Model
 from holdfast.ports.providers import CREDENTIALS, OPTIONS, Blueprint, OwnProvider, ProviderStore, Workshop
-from holdfast.ports.sealing import Sealer
+from holdfast.ports.sealing import Sealer, WrongKey
 
 MAX_PROVIDERS = 200  # of one organisation
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -76,7 +76,7 @@ class Providers:
 
     async def change(self, actor: Actor, provider_id: str, given: Given) -> Provider:
         before = await self._store.get(actor, provider_id)
-        had = Blueprint.of(before, self._sealer)
+        had = self._plan_of(before, anew=bool(given.get("api_key")))
         plan = _plan(given, had)
         if had.credentials and _place(plan.base_url) != _place(had.base_url) and not given.get("api_key"):
             raise Invalid("A new base_url needs the key again: a stored key is not sent to another place.")
@@ -117,6 +117,15 @@ class Providers:
         provider = await self._store.get(actor, provider_id)
         await self._workshop.make(Blueprint.of(provider, self._sealer)).list_models()
         return provider.provider_type
+
+    def _plan_of(self, provider: Provider, *, anew: bool) -> Blueprint:
+        """The record's plan. Credentials that cannot be opened any more are left out if they are given anew."""
+        try:
+            return Blueprint.of(provider, self._sealer)
+        except WrongKey:
+            if not anew:
+                raise
+            return Blueprint.of(replace(provider, sealed=None), self._sealer)
 
     def _check_name(self, name: str) -> None:
         if _NAME.fullmatch(name) is None:
