@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,8 +12,10 @@ import pytest
 
 from holdfast.core.arguments import parse_arguments
 from holdfast.core.headers import unsendable
+from holdfast.core.messages import Image, Text
 from holdfast.core.records import Actor, McpServer
 from holdfast.ports.mcp import OfferedTool
+from holdfast.ports.toolbox import ToolOutcome
 from holdfast.records.mcp_tools import ANYTHING, NAME_CHARACTERS, parameters_of, reconciled
 from holdfast.tools.mcp.addressing import filled
 
@@ -128,6 +131,29 @@ def test_half_a_schema_is_made_whole(schema: dict[str, object]) -> None:
 )
 def test_templates_are_filled_with_an_agents_secrets(text: str, expected: str | None) -> None:
     assert filled(text, {"KEY": "s3cret"}) == expected
+
+
+def test_results_are_text_or_parts_within_bounds() -> None:
+    results = importlib.import_module("holdfast.tools.mcp.results")
+    types = importlib.import_module("mcp_types")
+
+    def outcome(*content: object, **more: object) -> ToolOutcome:
+        made: ToolOutcome = results.outcome(types.CallToolResult(content=list(content), **more))
+        return made
+
+    text = types.TextContent(type="text", text="a\0b\ud800")
+    image = types.ImageContent(type="image", data="aGk=", mime_type="image/png")
+    assert outcome(text).content == "a\N{REPLACEMENT CHARACTER}b?"
+    assert outcome(structured_content={"a": 1}).content == '{"a": 1}'
+    assert outcome(text, is_error=True).status == "error"
+    assert outcome(text, image).content == (
+        Text("a\N{REPLACEMENT CHARACTER}b?"),
+        Image(data="aGk=", media_type="image/png"),
+    )
+    for bad in ({"data": "not base64!"}, {"mime_type": "text/html"}, {"data": "A" * 9_000_000}):
+        (part,) = [outcome(image.model_copy(update=bad)).content]
+        assert isinstance(part, str)
+        assert "not shown" in part
 
 
 def test_a_secret_cannot_begin_another_header() -> None:

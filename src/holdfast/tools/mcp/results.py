@@ -14,6 +14,8 @@ from holdfast.core.messages import Image, ReturnStatus, Text
 from holdfast.ports.mcp import OfferedTool
 from holdfast.ports.toolbox import ToolOutcome
 
+IMAGE_CHARACTERS = 8_000_000
+TEXT_CHARACTERS = 50_000
 _MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]{1,40}")
 
 
@@ -29,7 +31,7 @@ def outcome(result: types.CallToolResult) -> ToolOutcome:
         parts = [Text(_storable(json.dumps(result.structured_content, ensure_ascii=False)))]
     status: ReturnStatus = "error" if result.is_error else "success"
     if any(isinstance(part, Image) for part in parts):
-        return ToolOutcome(status, tuple(parts))
+        return ToolOutcome(status, tuple(_cut(part) for part in parts))
     text = "\n".join(part.text for part in parts if isinstance(part, Text))
     return ToolOutcome(status, text or ("The tool failed and did not say why." if result.is_error else ""))
 
@@ -54,8 +56,15 @@ def _part(block: Any) -> Text | Image:
             return Text(f"[content of a kind that is not known here: {_storable(str(getattr(block, 'type', '?')))}]")
 
 
+def _cut(part: Text | Image) -> Text | Image:
+    """Beside images nobody else cuts a text that is too long."""
+    return Text(part.text[:TEXT_CHARACTERS]) if isinstance(part, Text) else part
+
+
 def _image(data: str, media_type: str) -> Text | Image:
     media_type = media_type.lower()
+    if len(data) > IMAGE_CHARACTERS:
+        return Text(f"[an image of more than {IMAGE_CHARACTERS} base64 characters, not shown]")
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
