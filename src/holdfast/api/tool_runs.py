@@ -48,7 +48,7 @@ async def run_tool_from_source(rooms: InRooms, actor: AsActor, body: Annotated[S
     tool = rooms.tools.from_source(actor, body.given())
     outcome = await rooms.by_hand.run_alone(tool, body.args, body.env_vars)
     result = ToolResult(
-        NO_ID, outcome.status, outcome.content, outcome.stdout or None, outcome.stderr or None, tool.name
+        NO_ID, outcome.status, outcome.content, outcome.stdout or None, outcome.stderr or None, tool.name, outcome.tier
     )
     shown = Message(
         id=new_id("message"),
@@ -84,5 +84,5 @@ def execution_wire(outcome: ToolOutcome) -> dict[str, Any]:
         "agent_state": None,
         "stdout": shown["stdout"],
         "stderr": shown["stderr"],
-        "sandbox_config_fingerprint": None,
+        "sandbox_config_fingerprint": outcome.tier and f"tier-{outcome.tier}",
     }

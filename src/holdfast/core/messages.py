@@ -81,7 +81,7 @@ ReturnStatus = Literal["success", "error"]
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of one tool call."""
+    """What came of one tool call. `tier` is how well the tool was confined, if it ran in a sandbox."""
 
     call_id: str
     status: ReturnStatus
@@ -89,6 +89,7 @@ class ToolResult:
     stdout: tuple[str, ...] | None = None
     stderr: tuple[str, ...] | None = None
     name: str | None = None
+    tier: str | None = None
 
 
 # ---- answers: what a human said to a call -------------------------------------------------------------

@@ -168,8 +168,9 @@ def _returns(results: Sequence[ToolResult]) -> Wire:
 
 
 def result_wire(result: ToolResult) -> Wire:
+    """The contract's fields; `isolation_tier` is ours, and there only for what ran in a sandbox."""
     content = result.content
-    return {
+    shown = {
         "type": "tool",
         "tool_return": content if isinstance(content, str) else [part_content(part) for part in content],
         "status": result.status,
@@ -177,6 +178,7 @@ def result_wire(result: ToolResult) -> Wire:
         "stdout": None if result.stdout is None else list(result.stdout),
         "stderr": None if result.stderr is None else list(result.stderr),
     }
+    return shown if result.tier is None else shown | {"isolation_tier": result.tier}
 
 
 def _response(answers: Sequence[Answer]) -> Wire:

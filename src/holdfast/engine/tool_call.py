@@ -16,6 +16,7 @@ from holdfast.core.errors import TellTheModel
 from holdfast.core.messages import Text, ToolResult
 from holdfast.core.records import Agent, Block, Tool
 from holdfast.core.state import Call
+from holdfast.core.tool_limits import own_limits
 from holdfast.engine.scene import Scene
 from holdfast.ports.toolbox import MemoryEdit, Toolbox, ToolJob, ToolLimits, ToolOutcome
 
@@ -45,6 +46,7 @@ async def perform(
         stdout=outcome.stdout or None,
         stderr=outcome.stderr or None,
         name=tool.name,
+        tier=outcome.tier,
     )
     return result, outcome.edits
 
@@ -52,7 +54,8 @@ async def perform(
 async def attempt(toolbox: Toolbox, tool: Tool, job: Callable[[], ToolJob]) -> ToolOutcome:
     """Run the job, if its arguments are in order. Whatever goes wrong is an outcome, in words for the model."""
     try:
-        outcome = await toolbox.run(job())
+        made = job()
+        outcome = await toolbox.run(replace(made, limits=replace(made.limits, **own_limits(tool.metadata))))
     except TellTheModel as error:
         return ToolOutcome("error", f"Error executing function {tool.name}: {error}")
     except Exception:

@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.core.errors import Invalid, NotFound
 from holdfast.core.expiry import parse_expiry
 from holdfast.core.records import Actor, Tool
+from holdfast.core.tool_limits import own_limits
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
@@ -109,6 +110,7 @@ def changed(reader: SchemaReader, actor: Actor, given: Mapping[str, Any], now: d
 def _settable(given: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {key: value for key, value in given.items() if key in _SETTABLE and value is not None}
     parse_expiry(chosen.get("approval_expiry"))
+    own_limits(chosen.get("metadata"))
     return chosen | {key: tuple(chosen[key]) for key in _LISTS if key in chosen}
 
 

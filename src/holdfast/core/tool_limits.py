@@ -1,0 +1,53 @@
+"""The limits that a tool brings with it, as clients write them: `metadata: {"limits": {"wall_seconds": 20}}`.
+
+Whoever makes a tool knows best what it needs; the server's own defaults hold for what is not said. Checked when they
+are set, and read again when the tool is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from holdfast.core.errors import Invalid
+
+MEGABYTE = 1024 * 1024
+
+
+class Range(NamedTuple):
+    low: float
+    high: float
+    whole: bool = True
+
+
+LIMITS: Mapping[str, Range] = {
+    "wall_seconds": Range(0.1, 86_400, whole=False),
+    "cpu_seconds": Range(1, 86_400),
+    "memory_bytes": Range(64 * MEGABYTE, 64 * 1024 * MEGABYTE),
+    "processes": Range(1, 512),
+    "open_files": Range(16, 4096),
+    "output_bytes": Range(0, 16 * MEGABYTE),
+    "result_bytes": Range(1024, 16 * MEGABYTE),
+}
+
+
+def own_limits(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """By name, those that the tool sets. Raises `Invalid` for what is no limit."""
+    given = (metadata or {}).get("limits")
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise Invalid("metadata.limits must be an object of limits by name, or null.")
+    for name, value in given.items():
+        if name not in LIMITS:
+            raise Invalid(f"There is no limit {name!r} for tools; there are {', '.join(LIMITS)}.")
+        if not _fits(value, LIMITS[name]):
+            low, high, whole = LIMITS[name]
+            kind = "whole number" if whole else "number"
+            raise Invalid(f"metadata.limits.{name} must be a {kind} from {low:g} to {high:.12g}, not {value!r}.")
+    return dict(given)
+
+
+def _fits(value: Any, allowed: Range) -> bool:
+    kinds = (int,) if allowed.whole else (int, float)
+    return isinstance(value, kinds) and not isinstance(value, bool) and allowed.low <= value <= allowed.high
