@@ -14,6 +14,7 @@ tries to do what it must not. Only a tier in which all of it fails is used. `Pro
 from __future__ import annotations
 
 import json
+import os
 import socket
 import tempfile
 from collections.abc import Mapping
@@ -69,7 +70,7 @@ def advice(tier: Shown) -> str:
 # A tool like any other. Each attempt that succeeds is a hole; `wave` stands for a library that is loaded late.
 CANARY = """
 import os, socket, wave
-def canary(secret: str, port: int, tier: str) -> list:
+def canary(secret: str, port: int, tier: str, network: str) -> list:
     holes = []
     def attempt(what, act):
         try:
@@ -79,8 +80,9 @@ def canary(secret: str, port: int, tier: str) -> list:
         holes.append(what)
     attempt("it read a file of the server's", lambda: open(secret).read())
     attempt("it wrote outside its scratch", lambda: open("/usr/canary", "w"))
-    attempt("it connected to the server's machine", lambda: socket.create_connection(("127.0.0.1", port), 1).close())
-    attempt("it opened a datagram socket", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    if network != "full":
+        attempt("it connected to this machine", lambda: socket.create_connection(("127.0.0.1", port), 1).close())
+        attempt("it opened a datagram socket", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     attempt("it opened a local socket", lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     attempt("it saw the server's environment", lambda: open(f"/proc/{os.getppid() or 'none'}/environ").read())
     if os.getuid() == 0 or os.geteuid() == 0:
@@ -104,13 +106,16 @@ def canary(secret: str, port: int, tier: str) -> list:
 class Bait:
     """What the canary must not get: a file that anyone can read, and a port that anyone on this machine can reach."""
 
-    def __init__(self, tier: Tier) -> None:
+    def __init__(self, tier: Tier, network: Network) -> None:
         self._tier = tier
+        self._network = network
         self._file = tempfile.NamedTemporaryFile(prefix="holdfast-canary-")  # noqa: SIM115 - closed by close
+        os.chmod(self._file.name, 0o644)  # it is the sandbox that must keep it, not the file's mode
         self._listener = socket.create_server(("127.0.0.1", 0))
 
     def job(self) -> ToolJob:
-        arguments = {"secret": self._file.name, "port": self._listener.getsockname()[1], "tier": self._tier}
+        port = self._listener.getsockname()[1]
+        arguments = {"secret": self._file.name, "port": port, "tier": self._tier, "network": self._network}
         limits = ToolLimits(wall_seconds=CANARY_SECONDS)
         return ToolJob("canary", "canary", CANARY, arguments, "canary", limits=limits)
 

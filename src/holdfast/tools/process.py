@@ -103,6 +103,11 @@ class ProcessToolbox:
         self._found: asyncio.Task[Isolation] | None = None
 
     @property
+    def python(self) -> str:
+        """The interpreter that tools run in."""
+        return self._means.python
+
+    @property
     def fork_servers(self) -> list[ForkServer]:
         return self._warm.servers if self._warm else []
 
@@ -170,7 +175,7 @@ class ProcessToolbox:
             if tier == "C" and not self._run_unconfined:
                 continue
             self._warm = Warm(self._means, tier)
-            problem = await self._try_canary(tier)
+            problem = await self._try_canary(tier, self._warm.network)
             if problem is None:
                 return Isolation(tier, self._warm.network, True, why_not)
             why_not[tier] = problem
@@ -178,8 +183,8 @@ class ProcessToolbox:
         shown: isolation.Shown = "C" if sys.platform == "linux" and not self._run_unconfined else "D"
         return Isolation(shown, "none", False, why_not)
 
-    async def _try_canary(self, tier: Tier) -> str | None:
-        bait = isolation.Bait(tier)
+    async def _try_canary(self, tier: Tier, network: Network) -> str | None:
+        bait = isolation.Bait(tier, network)
         try:
             outcome = await self._run_in_place(bait.job())
         finally:

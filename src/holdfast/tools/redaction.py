@@ -40,9 +40,14 @@ def redacted(outcome: ToolOutcome, secrets: Mapping[str, str]) -> ToolOutcome:
 
 
 def _spellings(secrets: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Each value as it is and as JSON writes it, the longest first: one secret may be part of another."""
+    """Each value as it is, as JSON writes it, and as JSON in JSON; the longest first: one may be part of another."""
     found: dict[str, str] = {}
     for name, value in secrets.items():
         if len(value) >= SHORTEST:
-            found |= dict.fromkeys((value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]), name)
+            written = {value, *_in_json(value)}
+            found |= dict.fromkeys({*written, *(inner for form in written for inner in _in_json(form))}, name)
     return sorted(found.items(), key=lambda item: -len(item[0]))
+
+
+def _in_json(text: str) -> set[str]:
+    return {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}

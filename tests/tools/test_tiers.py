@@ -1,0 +1,123 @@
+"""Which tier is found, by whom and where: root and an ordinary user, with namespaces and landlock or without (21).
+
+Each case is a process of its own that gives up what it should not have before it makes its toolbox: a filter answers
+EPERM to namespaces as Docker's does, and ENOSYS to landlock as an old kernel does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.tools.process import ProcessToolbox
+
+from .conftest import python_for_everyone
+from .processes import run
+
+ROOT = Path(__file__).parents[2]
+SOMEBODY = 54_321
+PROBE = """
+import asyncio, errno, json, os, sys
+from holdfast.ports.toolbox import ToolJob
+from holdfast.tools import linux, seccomp
+from holdfast.tools.process import ProcessToolbox
+
+denied, uid, unconfined = sys.argv[1].split(), int(sys.argv[2]), sys.argv[3] == "unconfined"
+if uid:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+if denied:
+    numbers = {"unshare": (272, errno.EPERM), "landlock": (444, errno.ENOSYS), "seccomp": (157, errno.EINVAL)}
+    lines = [(0x20, 0, 0, 0)]
+    for name in denied:
+        number, refusal = numbers[name]
+        lines += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | refusal)]
+    linux.gain_no_privileges()
+    seccomp.wear(seccomp.assembled([*lines, (0x06, 0, 0, 0x7FFF0000)]))
+
+async def main():
+    toolbox = ProcessToolbox(packages=[], run_unconfined=unconfined)
+    source = "import os\\ndef tool():\\n    return os.getuid()"
+    outcome = await toolbox.run(ToolJob("call", "tool", source, {}, "key"))
+    found = await toolbox.isolation()
+    await toolbox.close()
+    print(json.dumps([found.tier, found.runs, outcome.status, str(outcome.content), dict(found.why_not)]))
+
+asyncio.run(main())
+"""
+
+
+def probed(denied: str, who: str, unconfined: str = "") -> Any:
+    if os.uname().machine != "x86_64":
+        pytest.skip("the numbers in this probe are those of x86-64")
+    python = python_for_everyone()
+    if python is None:
+        pytest.skip("there is no Python here that an ordinary user can run")
+    if os.getuid() != 0 and who == "root":
+        pytest.skip("only root can be root")
+    uid = SOMEBODY if who == "user" and os.getuid() == 0 else 0
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [python, "-c", PROBE, denied, str(uid), unconfined], cwd="/", env=environment, capture_output=True, text=True
+    )
+    if "ModuleNotFoundError: No module named 'holdfast'" in done.stderr:
+        pytest.skip("an ordinary user cannot read this checkout")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+def test_namespaces_give_tier_a(who: str) -> None:
+    tier, runs, status, uid, why_not = probed("", who)
+    if tier != "A" and "unshare" in str(why_not):
+        pytest.skip(f"this machine has no namespaces for {who}: {why_not}")
+    assert (tier, runs, status) == ("A", True, "success")
+    assert uid not in ("0", str(os.getuid() or -1)) or os.getuid() != 0
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+def test_without_namespaces_it_is_tier_b(who: str) -> None:
+    tier, runs, status, uid, why_not = probed("unshare", who)
+    assert (tier, runs, status) == ("B", True, "success"), why_not
+    assert uid != "0"
+    assert "unshare" in why_not["A"]
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+@pytest.mark.parametrize("denied", ["unshare landlock", "unshare seccomp"])
+def test_21_without_landlock_or_a_filter_tools_are_refused(who: str, denied: str) -> None:
+    tier, runs, status, told, why_not = probed(denied, who)
+    assert (tier, runs, status) == ("C", False, "error")
+    assert "refuses to run tools with source code (isolation tier C)" in told
+    assert "HOLDFAST_RUN_TOOLS_UNCONFINED=true, and every tool can read and change whatever the server can" in told
+    assert set(why_not) == {"A", "B"}
+
+
+@pytest.mark.parametrize("who", ["root", "user"])
+def test_21_an_operator_can_run_tools_unconfined_by_the_name_of_the_risk(who: str) -> None:
+    tier, runs, status, _uid, why_not = probed("unshare landlock", who, "unconfined")
+    assert (tier, runs, status) == ("C", True, "success"), why_not
+
+
+async def test_the_tier_is_on_the_result_and_described(toolbox: ProcessToolbox) -> None:
+    found = await toolbox.isolation()
+    outcome = await run(toolbox, "def tool(): ...")
+    assert outcome.tier == found.tier
+    assert found.described().startswith(f"tier {found.tier}, ")
+    assert toolbox.isolation_facts() == {"tier": found.tier, "network": "none", "runs": True}
+
+
+async def test_an_interpreter_that_another_user_cannot_run_is_told() -> None:
+    if os.getuid() != 0 or python_for_everyone() == sys.executable:
+        pytest.skip("this interpreter can be run by everyone")
+    toolbox = ProcessToolbox(tiers=("B",))
+    found = await toolbox.isolation()
+    await toolbox.close()
+    assert not found.runs
