@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 import uvloop
 
-from bench import cancel, crowd, growth, install, listing, log, messages, start, tools, workers
+from bench import cancel, crowd, growth, install, listing, log, messages, sandbox, start, tools, workers
 from bench.results import Row, table
 from bench.sampling import Setting, load_said
 
@@ -25,6 +25,7 @@ Measure = Callable[[Setting], Awaitable[list[Row]]]
 MEASURES: dict[str, Measure] = {
     "message": messages.measure,
     "tool": tools.measure,
+    "sandbox": sandbox.measure,
     "crowd": crowd.measure,
     "growth": growth.measure,
     "start": start.measure,

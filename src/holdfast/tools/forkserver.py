@@ -150,9 +150,9 @@ class ForkServer:
             wish.cancel()
             raise
 
-    def refill(self) -> None:
-        """Have spares made for the calls to come."""
-        self._ask(SPARES - len(self._spares) - self._asked_for)
+    def refill(self, spares: int) -> None:
+        """Have as many spares made for the calls to come."""
+        self._ask(spares - len(self._spares) - self._asked_for)
 
     def watch(self, cell: Cell, memory_bytes: int) -> None:
         """From now on look at what this cell uses, and end it over its limits."""

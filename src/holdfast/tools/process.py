@@ -29,7 +29,7 @@ from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.tools import isolation, outcomes
 from holdfast.tools.cage import DISK_BYTES, Network, Tier
 from holdfast.tools.egress import Resolve
-from holdfast.tools.forkserver import EMPTY_ENVIRONMENT, ForkServer
+from holdfast.tools.forkserver import EMPTY_ENVIRONMENT, SPARES, ForkServer
 from holdfast.tools.isolation import Isolation
 from holdfast.tools.jailed import JailedCommand, JailedEnd, run_jailed
 from holdfast.tools.redaction import redacted
@@ -75,6 +75,7 @@ class ProcessToolbox:
         run_unconfined: bool = False,
         concurrent_calls: int = CONCURRENT_CALLS,
         calls_per_tenant: int = CALLS_PER_TENANT,
+        spares: int = SPARES,
     ) -> None:
         """`hidden` is what no tool may see even if it lies below something shown: the data folder, for one.
 
@@ -89,6 +90,7 @@ class ProcessToolbox:
             scratch_root=scratch_root or Path(tempfile.gettempdir()),
             network=network,
             resolve=resolve,
+            spares=spares,
         )
         self._tiers = tuple(tiers)
         self._run_unconfined = run_unconfined

@@ -40,6 +40,7 @@ class Means:
     scratch_root: Path
     network: Network
     resolve: Resolve | None
+    spares: int
 
 
 def possible_network(means: Means, tier: Tier) -> Network:
@@ -91,7 +92,7 @@ class Warm:
             return
         kept.borrowed -= 1
         if server.alive:
-            server.refill()
+            server.refill(self._means.spares)
         if not kept.borrowed:
             kept.to_close = asyncio.get_running_loop().call_later(self._idle_seconds, self._retire, key)
 
