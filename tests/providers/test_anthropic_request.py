@@ -196,6 +196,19 @@ def test_thinking_has_a_budget_below_the_output_and_excludes_a_temperature() -> 
     assert "temperature" not in body
 
 
+@pytest.mark.parametrize(
+    ("model", "asked", "sent"),
+    [
+        ("claude-opus-4-6", "max", "max"),
+        ("claude-opus-4-6", "xhigh", "high"),
+        ("claude-opus-4-7", "xhigh", "xhigh"),
+        ("claude-opus-4-7", "minimal", "low"),
+    ],
+)
+def test_an_effort_is_the_highest_that_the_model_knows(model: str, asked: str, sent: str) -> None:
+    assert body_of(model=model, reasoning_effort=asked)["output_config"] == {"effort": sent}
+
+
 def test_newer_models_adapt_their_thinking_to_an_effort() -> None:
     body = body_of(model="claude-opus-4-6", reasoning_effort="medium", reasoning_budget_tokens=5000)
     assert body["thinking"] == {"type": "adaptive"}

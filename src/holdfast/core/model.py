@@ -46,7 +46,7 @@ class ModelSettings:
     temperature: float | None = None
     max_output_tokens: int | None = None
     parallel_tool_calls: bool = False
-    reasoning_effort: str | None = None  # none, minimal, low, medium, high, xhigh
+    reasoning_effort: str | None = None  # none, minimal, low, medium, high, xhigh, max
     reasoning_budget_tokens: int | None = None  # vendors that count: Anthropic, Gemini
     reasoning_enabled: bool | None = None
     verbosity: str | None = None

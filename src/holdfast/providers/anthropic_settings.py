@@ -16,8 +16,9 @@ from holdfast.providers.windows import limits_of
 
 DEFAULT_MAX_TOKENS = 8192  # for models we know nothing about; every Claude since 3.5 can write as much
 LEAST_BUDGET_TOKENS = 1024  # the wire's own minimum
-_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high"}
+_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 65536}
+# `max` came with 4.6 and `xhigh` with 4.7. https://platform.claude.com/docs/en/build-with-claude/effort
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2})(?!\d))?")
 
 
@@ -34,12 +35,17 @@ def settings_of(request: ModelRequest) -> Wire:
     if thinking is not None:
         body["thinking"] = thinking
         if thinking["type"] == "adaptive" and settings.reasoning_effort in _EFFORTS:
-            output["effort"] = _EFFORTS[settings.reasoning_effort]
+            output["effort"] = _effort(request.model, settings.reasoning_effort)
     elif settings.temperature is not None and version_of(request.model) < (4, 7):
         body["temperature"] = min(settings.temperature, 1.0)
     if output:
         body["output_config"] = output
     return body
+
+
+def _effort(model: str, asked: str) -> str:
+    effort = _EFFORTS[asked]
+    return "high" if effort == "xhigh" and version_of(model) < (4, 7) else effort
 
 
 def version_of(model: str) -> tuple[int, int]:
