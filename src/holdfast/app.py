@@ -72,6 +72,7 @@ from holdfast.storage.search import SqlMessageSearch
 from holdfast.storage.tools import SqlTools
 from holdfast.storage.traces import SqlTraces
 from holdfast.tools.builtins import Builtins, ByKind
+from holdfast.tools.environments import Environments, WithPackages
 from holdfast.tools.mcp.toolbox import McpToolbox
 from holdfast.tools.process import ProcessToolbox
 from holdfast.tools.recall import Recall
@@ -113,7 +114,8 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, sealer, clock, stack)
         mcp = _mcp_toolbox(settings, database, sealer)
-        toolbox = ByKind(_builtins(settings, database, processes, clock), processes, mcp, sealer)
+        own = _builtins(settings, database, processes, clock)
+        toolbox = ByKind(own, WithPackages(processes, _environments(settings, processes)), mcp, sealer)
         stack.push_async_callback(toolbox.close)
         store = SqlRunStore(
             database, clock, settings.approvals_webhook, RunLimits(settings.most_unfinished, settings.most_queued)
@@ -209,6 +211,17 @@ def _providers(
     models = Directory(own, brought=KeptProviders(store, workshop, sealer, clock))
     stack.push_async_callback(models.close)
     return models, Providers(store, workshop, sealer, clock)
+
+
+def _environments(settings: Settings, processes: ProcessToolbox) -> Environments:
+    """An index that the operator named may be inside; any other is reached as everything outside is."""
+    allow_private = settings.allow_private_urls or settings.package_index is not None
+    return Environments(
+        settings.data_dir / "environments",
+        processes.run_jailed,
+        resolve=GuardedAddresses(allow_private=allow_private).addresses,
+        index=settings.package_index,
+    )
 
 
 def _builtins(settings: Settings, database: Database, processes: Toolbox, clock: Clock) -> Builtins:

@@ -11,7 +11,7 @@ from holdfast.api.agent_bodies import VariableName, VariableValue
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.parameters import AgentId, AsActor, InRooms
 from holdfast.api.responses import Json
-from holdfast.api.tools import Requirement
+from holdfast.api.tools import PipRequirement, Requirement
 from holdfast.core.messages import Message, ToolResult, ToolReturnsBody
 from holdfast.core.outward import outward, result_wire
 from holdfast.ports.ids import new_id
@@ -33,7 +33,7 @@ class SourceRun(ToolRun):
     source_type: str | None = None
     json_schema: dict[str, Any] | None = None
     args_json_schema: dict[str, Any] | None = None
-    pip_requirements: list[Requirement] | None = None
+    pip_requirements: list[PipRequirement] | None = None
     npm_requirements: list[Requirement] | None = None
     env_vars: dict[VariableName, VariableValue] = Field(default_factory=dict)
 

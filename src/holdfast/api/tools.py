@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.listing import sorted_by
@@ -13,6 +13,7 @@ from holdfast.api.parameters import AsActor, InRooms, ToolId, page
 from holdfast.api.responses import Json
 from holdfast.api.shapes_records import tool_wire
 from holdfast.ports.paging import Page
+from holdfast.ports.requirements import MOST_REQUIREMENTS, requirement_text
 from holdfast.ports.tools import ToolFilter
 
 router = APIRouter(prefix="/v1/tools", tags=["tools"])
@@ -30,8 +31,17 @@ TYPES = frozenset({*OURS, "custom", "external_langchain", "external_composio", "
 
 
 class Requirement(Wire):
+    """A package of a tool."""
+
     name: str = Field(min_length=1)
     version: str | None = None
+
+
+class PipRequirement(Requirement):
+    @model_validator(mode="after")
+    def _one_that_can_be_installed(self) -> Self:
+        requirement_text(self.name, self.version)
+        return self
 
 
 class ChangedTool(Wire):
@@ -50,7 +60,7 @@ class ChangedTool(Wire):
     on_unknown: Literal["ask", "retry", "tell"] | None = None
     enable_parallel_execution: bool | None = None
     return_char_limit: int | None = Field(None, ge=1, le=1_000_000)
-    pip_requirements: list[Requirement] | None = None
+    pip_requirements: Annotated[list[PipRequirement], Field(max_length=MOST_REQUIREMENTS)] | None = None
     npm_requirements: list[Requirement] | None = None
     metadata: dict[str, Any] | None = Field(None, alias="metadata_")
 

@@ -45,13 +45,14 @@ from holdfast.core.state import (
     ToolSettled,
     UserSpoke,
 )
-from holdfast.engine import compaction, model_call, tool_call
+from holdfast.engine import compaction, model_call, stream, tool_call
 from holdfast.engine.changes import Drawn, draw_up
 from holdfast.engine.journal import Journal
 from holdfast.engine.model_call import ModelCall
 from holdfast.engine.scene import Scene
 from holdfast.engine.tenure import Tenure, began_ns
 from holdfast.engine.wiring import Wiring
+from holdfast.ports.ids import new_id
 from holdfast.ports.runs import StaleMemory
 from holdfast.ports.toolbox import MemoryEdit
 
@@ -284,10 +285,15 @@ class Driver:
         while not self.tenure.held:
             await self._renew()
         result, edits = await tool_call.perform(
-            call, self._scene, wiring.toolbox, wiring.tool_limits, filled, self.run.turn_id
+            call, self._scene, wiring.toolbox, wiring.tool_limits, filled, self.run.turn_id, self._tell
         )
         self._edits[call.call.id] = edits
         return ToolSettled(call.call.id, result)
+
+    def _tell(self, text: str) -> None:
+        """What a call waits for, as a ping that says so: every client knows pings, and who likes can show the words."""
+        clock = self._wiring.clock
+        self._journal.show({**stream.ping_wire(self.run.id, clock.now(), new_id("ping")), "detail": text})
 
     async def _compact(self, effect: Compact) -> Happened:
         job = compaction.Job(

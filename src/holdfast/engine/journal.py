@@ -27,6 +27,7 @@ class Journal:
         self._gathered: list[str] = []
         self._flushing: asyncio.Task[None] | None = None
         self._flushed_at = 0.0
+        self._held: list[Wire] | None = None  # what is shown while a checkpoint is being written comes after it
         self.error: BaseException | None = None
 
     @property
@@ -36,6 +37,9 @@ class Journal:
 
     def show(self, data: Wire) -> None:
         """Gather one record; it is stored and shown soon."""
+        if self._held is not None:
+            self._held.append(data)
+            return
         self._gathered.append(stream.numbered(data, self.next_seq))
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._flush_soon())
@@ -76,13 +80,21 @@ class Journal:
         if self.error is not None:
             raise self.error
         records, self._gathered = self._gathered, []
+        self._held = []
         return self._next, records
 
     def take_back(self, records: list[str]) -> None:
         """The checkpoint was not written: what was handed over for it waits for the next one."""
-        self._gathered = records + self._gathered
+        self._gathered = records
+        self._go_on()
 
     def written(self, records: list[str], *, done: bool = False) -> None:
         """A checkpoint has stored these."""
         self._next += len(records)
         self._feed.publish(self._tenure.run_id, records, done=done)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        held, self._held = self._held or [], None
+        for data in held:
+            self.show(data)

@@ -35,20 +35,22 @@ def error_record(data: Wire, seq: int) -> str:
 
 
 def ping_record(run_id: str, seq: int, now: datetime, ping_id: str) -> str:
-    return record(
-        {
-            "id": ping_id,
-            "date": date_text(now),
-            "name": None,
-            "message_type": "ping",
-            "otid": None,
-            "sender_id": None,
-            "step_id": None,
-            "is_err": None,
-            "seq_id": seq,
-            "run_id": run_id,
-        }
-    )
+    return numbered(ping_wire(run_id, now, ping_id), seq)
+
+
+def ping_wire(run_id: str, now: datetime, ping_id: str) -> Wire:
+    return {
+        "id": ping_id,
+        "date": date_text(now),
+        "name": None,
+        "message_type": "ping",
+        "otid": None,
+        "sender_id": None,
+        "step_id": None,
+        "is_err": None,
+        "seq_id": None,
+        "run_id": run_id,
+    }
 
 
 def gap_record(run_id: str, first: int, last: int) -> str:

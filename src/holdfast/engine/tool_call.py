@@ -18,13 +18,20 @@ from holdfast.core.records import Agent, Block, Tool
 from holdfast.core.state import Call
 from holdfast.core.tool_limits import own_limits
 from holdfast.engine.scene import Scene
+from holdfast.ports.requirements import requirement_text
 from holdfast.ports.toolbox import MemoryEdit, Toolbox, ToolJob, ToolLimits, ToolOutcome
 
 log = logging.getLogger("holdfast.engine")
 
 
 async def perform(
-    call: Call, scene: Scene, toolbox: Toolbox, limits: ToolLimits, filled: Mapping[str, Any], turn_id: str
+    call: Call,
+    scene: Scene,
+    toolbox: Toolbox,
+    limits: ToolLimits,
+    filled: Mapping[str, Any],
+    turn_id: str,
+    tell: Callable[[str], None],
 ) -> tuple[ToolResult, tuple[MemoryEdit, ...]]:
     tool = scene.tools[call.call.name]
 
@@ -36,6 +43,7 @@ async def perform(
             conversation_id=scene.conversation.id,
             turn_id=turn_id,
             limits=limits,
+            tell=tell,
         )
 
     outcome = await attempt(toolbox, tool, job)
@@ -110,8 +118,10 @@ def _with_note(result: ToolResult, note: str) -> ToolResult:
 
 
 def _requirement(item: Mapping[str, Any]) -> str:
-    version = item.get("version")
-    return f"{item['name']}=={version}" if version else str(item["name"])
+    try:
+        return requirement_text(str(item["name"]), item.get("version"))
+    except ValueError as error:  # kept before requirements were read strictly
+        raise TellTheModel(f"its packages cannot be installed: {error}") from error
 
 
 def clipped(text: str, limit: int) -> str:

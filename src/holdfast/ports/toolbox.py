@@ -7,7 +7,7 @@ A tool that fails is an outcome with status `error`, not an exception: exception
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -50,6 +50,7 @@ class ToolJob:
     blocks: tuple[Block, ...] = ()
     limits: ToolLimits = field(default_factory=ToolLimits)
     packages: tuple[str, ...] = ()  # folders with installed packages, built already; shown read-only
+    tell: Callable[[str], None] | None = None  # what the call waits for, in words for whoever watches the run
 
 
 @dataclass(frozen=True, slots=True)

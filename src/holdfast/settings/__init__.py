@@ -48,6 +48,7 @@ class Settings:
     most_queued: int
     shutdown_seconds: float
     tool_timeout_seconds: float
+    package_index: str | None
     mcp_timeout_seconds: float
     mcp_stdio_unsandboxed: bool
     tool_network: Literal["none", "public", "full"]

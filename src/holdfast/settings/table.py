@@ -206,6 +206,15 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="Run tools even where they cannot be confined: each can then read and change all that the server can.",
     ),
     Variable(
+        field="package_index",
+        name="HOLDFAST_PACKAGE_INDEX",
+        aliases=("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
+        reader=url("http", "https", "file"),
+        secret=True,
+        default_shown="uv's own, or what the system's uv.toml says",
+        meaning="Where the packages of tools (pip_requirements) are installed from. It may hold a password.",
+    ),
+    Variable(
         field="event_retention_days",
         name="HOLDFAST_EVENT_RETENTION_DAYS",
         reader=whole_number(1, 36_500),

@@ -43,8 +43,6 @@ def of_ended_tool(job: ToolJob, frame: bytes, ended: Ended | None, *, flooded: b
 
 
 def with_output(outcome: ToolOutcome, job: ToolJob, *, stdout: str, stderr: str) -> ToolOutcome:
-    if outcome.status == "error" and job.pip_requirements:
-        stderr += f"pip requirements are not installed for tools yet: {', '.join(job.pip_requirements)}\n"
     return replace(outcome, stdout=(stdout,) if stdout else (), stderr=(stderr,) if stderr else ())
 
 
