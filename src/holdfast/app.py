@@ -109,6 +109,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             network=settings.tool_network,
             resolve=GuardedAddresses(allow_private=settings.allow_private_urls).addresses,
             run_unconfined=settings.run_tools_unconfined,
+            silence_seconds=settings.lease_seconds / 2,  # a lease has two thirds left when nobody renews it any more
         )
         await processes.start()
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)

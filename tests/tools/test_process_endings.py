@@ -9,7 +9,9 @@ import resource
 import signal
 import sys
 import time
+from asyncio.subprocess import Process
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,16 +176,37 @@ asyncio.run(run(ProcessToolbox(scratch_root=scratch, **means), ESCAPERS, {"mark"
 """
 
 
+async def server_with_a_tool(scratch: Path, mark: str, **means: Any) -> Process:
+    """A server in a process of its own, in which a tool has started ten escapers."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}"}
+    command = [sys.executable, "-c", SERVER, str(scratch), json.dumps(means), mark]
+    server = await asyncio.create_subprocess_exec(*command, cwd=root, env=environment)
+    await until(lambda: len(named(mark)) == 10, seconds=20)
+    return server
+
+
+async def test_the_tools_of_a_server_that_stands_still_are_dead_before_its_lease_has_run_out(
+    tier: Tier, scratch: Path
+) -> None:
+    mark, silence_seconds = a_mark(), 1.0
+    server = await server_with_a_tool(scratch, mark, silence_seconds=silence_seconds, **means_of(tier))
+    await asyncio.sleep(2 * silence_seconds)  # as long as the server moves, its tools live however long they take
+    assert len(named(mark)) == 10
+    server.send_signal(signal.SIGSTOP)
+    stopped = time.monotonic()
+    await until(lambda: named(mark) == [])
+    assert time.monotonic() - stopped < silence_seconds * 4 / 3
+    server.kill()
+    await server.wait()
+
+
 async def test_a_server_killed_outright_leaves_no_tool_behind(
     toolbox: ProcessToolbox, tier: Tier, scratch: Path
 ) -> None:
-    mark, root = a_mark(), Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}"}
-    other = scratch / "other"
+    mark, other = a_mark(), scratch / "other"
     other.mkdir(mode=0o711)
-    command = [sys.executable, "-c", SERVER, str(other), json.dumps(means_of(tier)), mark]
-    server = await asyncio.create_subprocess_exec(*command, cwd=root, env=environment)
-    await until(lambda: len(named(mark)) == 10, seconds=20)
+    server = await server_with_a_tool(other, mark, **means_of(tier))
     server.kill()
     await server.wait()
     await until(lambda: named(mark) == [])

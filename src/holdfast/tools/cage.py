@@ -44,7 +44,8 @@ MACHINE_FACTS = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cage:
-    """`uid` is whom to become where the server is root, else 0. `scratch` is a folder on disk, for tier B."""
+    """`uid` is whom to become where the server is root, else 0. `scratch` is a folder on disk, for tier B. A server
+    that says nothing for `silence_seconds` counts as dead; 0: only one whose socket is closed."""
 
     tier: Tier
     network: Network = "none"
@@ -57,6 +58,7 @@ class Cage:
     proxy_port: int = 0
     disk_bytes: int = DISK_BYTES
     disk_files: int = DISK_FILES
+    silence_seconds: float = 0.0
 
     def text(self) -> str:
         return json.dumps(asdict(self))

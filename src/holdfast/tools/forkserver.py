@@ -108,6 +108,13 @@ class ForkServer:
                 self._socket.close()
                 raise
         self._loop.add_reader(self._socket, self._heard)
+        self._say_here()
+
+    def _say_here(self) -> None:
+        """The zygote takes a long silence of ours for death; so speak, for as long as we move at all."""
+        if self.alive and self.cage.silence_seconds:
+            self._send({"here": True})
+            self._loop.call_later(self.cage.silence_seconds / 4, self._say_here)
 
     def _exec(self, python: str, theirs: socket.socket, preload: Sequence[str]) -> subprocess.Popen[bytes]:
         boot = BOOT.format(module="zygote")

@@ -76,10 +76,12 @@ class ProcessToolbox:
         concurrent_calls: int = CONCURRENT_CALLS,
         calls_per_tenant: int = CALLS_PER_TENANT,
         spares: int = SPARES,
+        silence_seconds: float = 0.0,
     ) -> None:
         """`hidden` is what no tool may see even if it lies below something shown: the data folder, for one.
 
-        `writable` are the folders outside that every tool can read and change.
+        `writable` are the folders outside that every tool can read and change. After `silence_seconds` in which this
+        process stood still, its tools are dead: give less than what is left of a lease then.
         """
         self._means = Means(
             python=python,
@@ -91,6 +93,7 @@ class ProcessToolbox:
             network=network,
             resolve=resolve,
             spares=spares,
+            silence_seconds=silence_seconds,
         )
         self._tiers = tuple(tiers)
         self._run_unconfined = run_unconfined

@@ -41,6 +41,7 @@ class Means:
     network: Network
     resolve: Resolve | None
     spares: int
+    silence_seconds: float = 0.0
 
 
 def possible_network(means: Means, tier: Tier) -> Network:
@@ -121,6 +122,7 @@ class Warm:
             scratch="" if self.tier == "A" else f"{means.scratch_root}/holdfast-tools-{uuid.uuid4().hex}",
             uid=FIRST_UID + block * UIDS_PER_ZYGOTE if root else 0,
             proxy_port=self._proxy_port(egress),
+            silence_seconds=means.silence_seconds,
         )
         # Outside tier A a root server's zygote is root; nothing that a tenant chose is imported there.
         trusted = self.tier == "A" or not root or not packages

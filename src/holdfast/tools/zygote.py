@@ -7,7 +7,8 @@ cell forked from it is spared all of that. It serves one tenant, one set of pack
 The server asks for cells and gets, for each, its pidfd and its line. The job goes over that line, and the kill over the
 pidfd; neither needs the zygote. What is left for it: to see cells end, to see that nothing of them is left, and to
 watch, where asked to, how much memory and disk a call takes. End of the socket means that the server is gone: so is
-everything here.
+everything here. So does a long silence: a server that stands still (SIGSTOP, a stuck loop) loses its runs to others,
+and its tools must be dead before those ask what became of them.
 
     server ── {"make": 2} ──────────────────────────────► zygote
     server ◄─ {"cell": 7} + pidfd + line ──────────────── zygote
@@ -132,6 +133,7 @@ class Zygote:
         self._poll = select.poll()
         self._poll.register(server, select.POLLIN)
         self._threads_counted = (0, -USER_COUNT_SECONDS)
+        self._heard_at = time.monotonic()
         self._filter = b"" if cage.tier == "C" else cell.filter_for(cage, 0)
         self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if cage.tier == "A" else -1
 
@@ -149,7 +151,7 @@ class Zygote:
 
     def _serve_once(self) -> bool:
         watching = any(held.watch for held in self._cells.values())
-        ready = self._poll.poll(WATCH_SECONDS * 1000 if watching else None)
+        ready = self._poll.poll(self._most_milliseconds(watching))
         asked = False
         for descriptor, _events in ready:
             if descriptor == self._server.fileno():
@@ -158,7 +160,17 @@ class Zygote:
                 self._bury(descriptor)
         if watching:
             self._look_at_usage()
-        return self._obey() if asked else True
+        return self._obey() if asked else not self._deserted()
+
+    def _most_milliseconds(self, watching: bool) -> float | None:
+        """How long to wait for something to happen."""
+        if watching:
+            return WATCH_SECONDS * 1000
+        return self._cage.silence_seconds * 250 if self._cage.silence_seconds else None
+
+    def _deserted(self) -> bool:
+        patience = self._cage.silence_seconds
+        return bool(patience) and time.monotonic() - self._heard_at > patience
 
     def _obey(self) -> bool:
         """One wish of the server's; False when there will be no more."""
@@ -167,6 +179,7 @@ class Zygote:
             message = self._server.recv(MESSAGE_BYTES)
         if not message:
             return False
+        self._heard_at = time.monotonic()
         wish = json.loads(message)
         for _ in range(wish.get("make", 0)):
             try:
