@@ -18,7 +18,7 @@ from holdfast.providers.line import line_to
 from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.testing.model_contract import simple_request
 from holdfast.testing.model_server import ModelServer
-from holdfast.testing.script import CutOff, Drop, Fail, FailMidStream, Hang, Say, Step
+from holdfast.testing.script import CutOff, Drop, Fail, FailMidStream, Hang, Say, Slow, Step
 
 
 class Waits(list[float]):
@@ -110,6 +110,24 @@ async def test_silence_between_chunks_is_a_timeout() -> None:
             await heard(model)
         await server.wait_for_disconnect()
     assert raised.value.kind == "llm_timeout"
+
+
+async def test_an_answer_that_does_not_come_to_its_end_is_a_timeout_though_it_is_never_silent() -> None:
+    short = Timeouts(whole_seconds=0.3)
+    async with served([Slow(0.02), Say("word " * 500)], timeouts=short) as (model, server):
+        with pytest.raises(ModelError, match="did not come to its end") as raised:
+            await heard(model)
+        await server.wait_for_disconnect()
+    assert raised.value.kind == "llm_timeout"
+
+
+async def test_a_reader_that_takes_its_time_is_not_a_silent_model() -> None:
+    short = Timeouts(between_chunks_seconds=0.2)
+    async with served([Slow(0.01), Say("One two three")], timeouts=short) as (model, _):
+        async with aclosing(model.stream(simple_request("hello"))) as stream:
+            await anext(stream)
+            await asyncio.sleep(0.3)
+            assert isinstance([delta async for delta in stream][-1], ReplyDone)
 
 
 async def test_a_server_that_never_answers_is_a_timeout() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -71,11 +70,19 @@ async def call(
     attempt = 1
     while True:
         passed_on = False
+        decoder = new_decoder()
         try:
-            async with aclosing(_attempt(http, post, new_decoder())) as deltas:
-                async for delta in deltas:
-                    passed_on = True
-                    yield delta
+            async with http.post(post.url, headers=post.headers, body=post.body) as answer:
+                async for events in answer:
+                    for event in events:
+                        for delta in _decoded(decoder, event):
+                            passed_on = True
+                            yield delta
+                    if decoder.finished:
+                        break
+                reply = decoder.reply()
+                await answer.drain()
+            yield ReplyDone(reply)
             return
         except ModelError as error:
             wait = None if passed_on else retries.wait_seconds(error, attempt)
@@ -83,19 +90,6 @@ async def call(
                 raise
         await retries.sleep(wait)
         attempt += 1
-
-
-async def _attempt(http: Http, post: Post, decoder: Decoder) -> AsyncGenerator[Delta, None]:
-    async with http.post(post.url, headers=post.headers, body=post.body) as answer:
-        async for events in answer:
-            for event in events:
-                for delta in _decoded(decoder, event):
-                    yield delta
-            if decoder.finished:
-                break
-        reply = decoder.reply()
-        await answer.drain()
-    yield ReplyDone(reply)
 
 
 def _decoded(decoder: Decoder, event: Event) -> Sequence[Delta]:

@@ -59,24 +59,23 @@ class Gathered:
         return CallDelta(call.id, call.name)
 
     def add(self, delta: D) -> D:
-        """Takes a delta in and gives it back, to be passed on."""
-        match delta:
-            case CallDelta(call_id=call_id, arguments=arguments):
-                self.calls[call_id].arguments.append(arguments)
-            case HiddenReasoningDelta(data=data, origin=origin, id=id):
-                stretch = self._open(HiddenReasoningDelta)
-                stretch.texts.append(data)
-                stretch.seal(None, origin, id)
-            case ReasoningDelta(text=text, signature=signature):
-                stretch = self._current(ReasoningDelta)
-                stretch.texts.append(text)
-                if signature:
-                    stretch.seal(signature, delta.origin, delta.id)
-            case TextDelta(text=text, signature=signature):
-                stretch = self._current(TextDelta)
-                stretch.texts.append(text)
-                if signature:
-                    stretch.seal(signature, delta.origin)
+        """Takes a delta in and gives it back, to be passed on. Once per token, so the likeliest kind comes first."""
+        if isinstance(delta, TextDelta):
+            stretch = self._current(TextDelta)
+            stretch.texts.append(delta.text)
+            if delta.signature:
+                stretch.seal(delta.signature, delta.origin)
+        elif isinstance(delta, ReasoningDelta):
+            stretch = self._current(ReasoningDelta)
+            stretch.texts.append(delta.text)
+            if delta.signature:
+                stretch.seal(delta.signature, delta.origin, delta.id)
+        elif isinstance(delta, CallDelta):
+            self.calls[delta.call_id].arguments.append(delta.arguments)
+        else:
+            stretch = self._open(HiddenReasoningDelta)
+            stretch.texts.append(delta.data)
+            stretch.seal(None, delta.origin, delta.id)
         return delta
 
     @property

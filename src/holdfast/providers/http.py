@@ -44,6 +44,10 @@ class Timeouts:
     listing_seconds: float = 10.0
 
 
+class _Late(Exception):
+    """What a reader finds that waited too long."""
+
+
 class Splitter(Protocol):
     """Whole events out of raw chunks; `sse.EventSplitter` for all vendors but one."""
 
@@ -53,7 +57,10 @@ class Splitter(Protocol):
 
 
 class Answer:
-    """A response being streamed: iterate over batches of events, one batch per chunk that arrived."""
+    """A response being streamed: iterate over batches of events, one batch per chunk that arrived.
+
+    One timer watches the whole of it: set anew for each token, it would cost as much as decoding the token does.
+    """
 
     def __init__(self, vendor: str, response: aiohttp.ClientResponse, splitter: Splitter, timeouts: Timeouts) -> None:
         self._vendor = vendor
@@ -61,8 +68,10 @@ class Answer:
         self._splitter = splitter
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + timeouts.whole_seconds
+        self._waits_since: float | None = None
         self._wait_seconds = timeouts.first_byte_seconds
         self._later_seconds = timeouts.between_chunks_seconds
+        self._watch = self._loop.call_at(min(self._silent_until(), self._deadline), self._look)
         self._ended = False
 
     def __aiter__(self) -> Answer:
@@ -71,21 +80,41 @@ class Answer:
     async def __anext__(self) -> list[Event]:
         if self._ended:
             raise StopAsyncIteration
-        silence_ends = self._loop.time() + self._wait_seconds
+        self._waits_since = self._loop.time()
         try:
-            async with asyncio.timeout_at(min(silence_ends, self._deadline)):
-                chunk = await self._response.content.readany()
-        except TimeoutError as late:
-            if self._deadline <= silence_ends:
-                raise _timed_out(self._vendor, "the answer did not come to its end") from late
-            raise _timed_out(self._vendor, f"nothing for {self._wait_seconds:g} s") from late
+            chunk = await self._response.content.readany()
+        except _Late as late:
+            raise _timed_out(self._vendor, str(late)) from late
         except (aiohttp.ClientError, OSError) as broken:
             raise _dropped(self._vendor, broken) from broken
-        self._wait_seconds = self._later_seconds
+        self._waits_since = None
+        if self._wait_seconds != self._later_seconds:
+            self._wait_seconds = self._later_seconds
+            self._watch.cancel()
+            self._look()
         if chunk:
             return self._splitter.feed(chunk)
         self._ended = True
         return self._splitter.close()
+
+    def close(self) -> None:
+        """Leave the response; the connection is closed unless the answer was read to its end."""
+        self._watch.cancel()
+        self._response.close()
+
+    def _silent_until(self) -> float:
+        """When the silence is too long, counted only while somebody waits for a chunk."""
+        since = self._loop.time() if self._waits_since is None else self._waits_since
+        return since + self._wait_seconds
+
+    def _look(self) -> None:
+        now, silent_until = self._loop.time(), self._silent_until()
+        if now >= self._deadline:
+            self._response.content.set_exception(_Late("the answer did not come to its end"))
+        elif now >= silent_until:
+            self._response.content.set_exception(_Late(f"nothing for {self._wait_seconds:g} s"))
+        else:
+            self._watch = self._loop.call_at(min(silent_until, self._deadline), self._look)
 
     async def drain(self) -> None:
         """Read to the end after the last event, so that the connection can be used again."""
@@ -125,7 +154,11 @@ class Http:
             try:
                 if response.status != 200:
                     raise await self._failure(response)
-                yield Answer(self._vendor, response, self._new_splitter(), self.timeouts)
+                answer = Answer(self._vendor, response, self._new_splitter(), self.timeouts)
+                try:
+                    yield answer
+                finally:
+                    answer.close()
             finally:
                 response.close()
 
