@@ -215,6 +215,11 @@ def test_newer_models_adapt_their_thinking_to_an_effort() -> None:
     assert body["output_config"] == {"effort": "medium"}
 
 
+def test_another_vendors_seal_is_never_sent() -> None:
+    parts = (Reasoning("Hm.", "s1", "gemini"), HiddenReasoning("x", "openai-responses"), Text("So."))
+    assert sent(ASKED, AssistantBody(parts))[1] == ("assistant", [text("So.")])
+
+
 def test_a_forced_tool_excludes_thinking() -> None:
     body = body_of(choice=OneTool("search"), reasoning_enabled=True, temperature=0.5)
     assert "thinking" not in body

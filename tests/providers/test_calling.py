@@ -123,11 +123,13 @@ async def test_an_answer_that_does_not_come_to_its_end_is_a_timeout_though_it_is
 
 async def test_a_reader_that_takes_its_time_is_not_a_silent_model() -> None:
     short = Timeouts(between_chunks_seconds=0.2)
-    async with served([Slow(0.01), Say("One two three")], timeouts=short) as (model, _):
-        async with aclosing(model.stream(simple_request("hello"))) as stream:
-            await anext(stream)
-            await asyncio.sleep(0.3)
-            assert isinstance([delta async for delta in stream][-1], ReplyDone)
+    async with (
+        served([Slow(0.01), Say("One two three")], timeouts=short) as (model, _),
+        aclosing(model.stream(simple_request("hello"))) as stream,
+    ):
+        await anext(stream)
+        await asyncio.sleep(0.3)
+        assert isinstance([delta async for delta in stream][-1], ReplyDone)
 
 
 async def test_a_server_that_never_answers_is_a_timeout() -> None:

@@ -48,6 +48,47 @@ def test_a_prompt_that_does_not_fit_is_an_overflow(error: dict[str, str]) -> Non
     assert from_response("v", 400, {}, orjson.dumps({"error": error})).kind == "context_overflow"
 
 
+OVERFLOWS = {
+    "openai": "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    "azure": "This model's maximum context length is 128000 tokens. However, your messages resulted in 129000 tokens.",
+    "anthropic": "prompt is too long: 210000 tokens > 200000 maximum",
+    "anthropic, with its answer": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+    "gemini": "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).",
+    "bedrock": "Input is too long for requested model.",
+    "openrouter": "This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens.",
+    "groq": "Please reduce the length of the messages or completion.",
+    "mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+    "deepseek": "This model's maximum context length is 65536 tokens. However, you requested 70000 tokens.",
+    "xai": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "together": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097.",
+    "hugging face": "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000",
+    "fireworks": "The prompt is too long: 150000, model maximum context length: 131071",
+    "cerebras": "Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192",
+    "moonshot": "Invalid request: Your request exceeded model token limit: 131072",
+    "zai": "Prompt exceeds max length",
+    "minimax": "invalid params, context window exceeds limit",
+    "vllm": "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+    "sglang": "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+    "llama.cpp": "the request exceeds the available context size. try increasing the context size",
+    "lm studio": "Trying to keep the first 5000 tokens when context the overflows. Provide a shorter input.",
+    "ollama": "the input length exceeds the context length",
+}
+
+
+@pytest.mark.parametrize("vendor", OVERFLOWS)
+def test_an_overflow_is_known_in_every_vendors_words(vendor: str) -> None:
+    error = {"message": OVERFLOWS[vendor], "type": "invalid_request_error"}
+    assert from_response(vendor, 400, {}, orjson.dumps({"error": error})).kind == "context_overflow"
+    assert from_response(vendor, 500, {}, orjson.dumps({"error": OVERFLOWS[vendor]})).kind == "context_overflow"
+    assert from_event(vendor, error).kind == "context_overflow"
+    assert from_event(vendor, OVERFLOWS[vendor]).kind == "context_overflow"
+
+
+def test_a_request_that_is_wrong_otherwise_is_no_overflow() -> None:
+    for said in ("max_tokens is too large: 999999.", "Invalid schema for function 'look'.", "messages: at least one"):
+        assert from_response("v", 400, {}, orjson.dumps({"error": {"message": said}})).kind == "llm_bad_request"
+
+
 def test_an_empty_account_is_not_a_rate_limit() -> None:
     body = orjson.dumps({"error": {"code": "insufficient_quota", "message": "You exceeded your current quota."}})
     assert from_response("v", 429, {}, body).kind == "llm_insufficient_credits"

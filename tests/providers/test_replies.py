@@ -95,6 +95,22 @@ def test_cached_and_reasoning_tokens_are_read_where_they_are_told() -> None:
     assert decoder.reply().usage == Usage(10, 5, cached_input_tokens=8, reasoning_tokens=3)
 
 
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [("insufficient_system_resource", "llm_overloaded"), ("abort", "llm_error"), ("error", "llm_error")],
+)
+def test_a_server_that_gives_up_in_the_middle_has_not_finished(reason: str, kind: str) -> None:
+    with pytest.raises(ModelError, match="gave up") as raised:
+        feed(chat(), chunk(content="Half"), chunk(reason))
+    assert (raised.value.kind, raised.value.retryable) == (kind, True)
+
+
+def test_mistrals_word_for_the_limit_is_understood() -> None:
+    decoder = chat()
+    feed(decoder, chunk(content="And"), chunk("model_length"))
+    assert decoder.reply().finish == "length"
+
+
 def test_an_error_object_instead_of_a_chunk_is_raised() -> None:
     with pytest.raises(ModelError) as raised:
         feed(chat(), {"error": {"code": 429, "message": "Slow down."}})

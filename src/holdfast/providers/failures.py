@@ -72,9 +72,11 @@ _REFINED: frozenset[ModelErrorKind] = frozenset({"context_overflow", "llm_insuff
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 _OVERFLOW = re.compile(
-    r"context_length_exceeded|maximum context length|prompt is too long|context (window|limit|size|length)"
-    r"|input is too long|too many (input )?tokens|reduce the length of the (messages|prompt)"
-    r"|exceeds? the (maximum|limit|model's) (number of |input )?tokens?",
+    r"context_length_exceeded|maximum (context|prompt|model) length|prompt is too long"
+    r"|context (window|limit|size|length)|input is too long|too many (input )?tokens"
+    r"|reduce the length of (the|your) (messages|prompt|input)"
+    r"|exceeds? the (maximum|limit|model's) (number of |input )?tokens?|exceeded model token limit"
+    r"|prompt exceeds max length|`inputs` (tokens \+|must have less than)|when context the overflows",
     re.IGNORECASE,
 )
 
@@ -98,7 +100,7 @@ def from_response(vendor: str, status: int, headers: Mapping[str, str], body: by
     error = _error_object(body)
     said = str(error.get("message") or body.decode("utf-8", "replace") or "no details given")
     kind = _kind_of_status(status)
-    if kind in ("llm_rate_limit", "llm_bad_request"):
+    if kind in ("llm_rate_limit", "llm_bad_request", "llm_error"):
         kind = _refined(error, said, otherwise=kind)
     wait = retry_after(headers)
     return _error(
@@ -155,7 +157,7 @@ def _refined(error: Mapping[str, Any], said: str, *, otherwise: ModelErrorKind) 
     named = _kind_of_names(error)
     if named in _REFINED:
         return named
-    if otherwise == "llm_bad_request" and _OVERFLOW.search(said):
+    if otherwise in ("llm_bad_request", "llm_error") and _OVERFLOW.search(said):  # local servers answer 500 to it
         return "context_overflow"
     if otherwise == "llm_bad_request" and "credit balance" in said:  # Anthropic's empty account is a 400
         return "llm_insufficient_credits"

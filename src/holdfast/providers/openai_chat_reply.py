@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.errors import ModelError
+from holdfast.core.errors import ModelError, ModelErrorKind
 from holdfast.core.model import (
     CallDelta,
     Delta,
@@ -34,8 +34,17 @@ _FINISH: dict[str, FinishReason] = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_calls",
+    "model_length": "length",
     "function_call": "tool_calls",
     "content_filter": "content_filter",
+}
+
+
+# What servers say instead of a reason when they gave up in the middle (DeepSeek, vLLM, Mistral and OpenRouter).
+_GAVE_UP: dict[str, ModelErrorKind] = {
+    "insufficient_system_resource": "llm_overloaded",
+    "abort": "llm_error",
+    "error": "llm_error",
 }
 
 
@@ -91,6 +100,9 @@ class ChatDecoder:
         for position, call in enumerate(delta.get("tool_calls") or ()):
             out.extend(self._call(position, call))
         if reason := choice.get("finish_reason"):
+            if reason in _GAVE_UP:
+                message = f"{self._vendor}: the model gave up in the middle of its reply ({reason})."
+                raise ModelError(_GAVE_UP[reason], message, retryable=True)
             self._finish = _FINISH.get(reason, "stop")
             out.extend(self._gathered.close_calls())
         return out
