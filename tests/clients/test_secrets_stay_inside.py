@@ -1,7 +1,7 @@
 """Attack 39: after a full run with failures of every kind, no secret is found in logs, traces, errors or answers.
 
-A real server process with its log at its most talkative; a vendor that repeats every key it refuses; a tool that uses
-its agent's secret and fails. Then everything that can be read is read, and searched.
+A real server process with its log at its most talkative; a vendor that repeats every key it refuses; a tool that prints
+its agent's secret, returns it and fails with it. Then everything that can be read is read, and searched.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def login(user: str) -> str:
     """
     import os
     token = os.environ["TOKEN"]
+    print("trying " + token)
     if user == "nobody":
-        raise PermissionError("the token was not accepted for " + user)
-    return "logged in with " + str(len(token)) + " letters"
+        raise PermissionError("the token was not accepted for " + user + ": " + token)
+    return "logged in with " + token
 '''
 READ = (
     "/v1/health",
