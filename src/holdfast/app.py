@@ -21,6 +21,7 @@ from holdfast.api.app import guarded, install_rooms, make_app
 from holdfast.api.rooms import Rooms
 from holdfast.bus.alone import Alone
 from holdfast.bus.presence import Presence
+from holdfast.core.budget import Budget
 from holdfast.engine.by_hand import ByHand
 from holdfast.engine.engine import Engine
 from holdfast.engine.expiry import Expiries
@@ -42,6 +43,7 @@ from holdfast.ports.toolbox import Toolbox, ToolLimits
 from holdfast.providers import catalog
 from holdfast.providers.directory import TYPES, Directory
 from holdfast.providers.kept import GuardedWorkshop, KeptProviders
+from holdfast.providers.prices import price_of
 from holdfast.records import demo
 from holdfast.records.agents import Agents
 from holdfast.records.approvals import Approvals
@@ -141,6 +143,9 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             most_runs=settings.most_runs,
             traces=traces if settings.trace_retention_days else None,
             tool_limits=ToolLimits(wall_seconds=settings.tool_timeout_seconds),
+            compact_at=settings.compact_at,
+            budget=_most(settings),
+            price_of=price_of,
         )
         engine = Engine(wiring)
         rooms = _rooms(database, clock, models, providers, traces, wiring, engine, sealer, mcp, processes)
@@ -178,6 +183,16 @@ def _mcp_toolbox(settings: Settings, database: Database, sealer: Sealer) -> McpT
         GuardedAddresses(allow_private=settings.allow_private_urls),
         connect_seconds=settings.mcp_timeout_seconds,
         stdio=settings.mcp_stdio_unsandboxed,
+    )
+
+
+def _most(settings: Settings) -> Budget:
+    """What any run gets at most; a zero is no limit."""
+    return Budget(
+        max_tokens=settings.run_max_tokens or None,
+        max_cost_usd=settings.run_max_cost_usd or None,
+        max_seconds=settings.run_max_seconds or None,
+        max_repeats=settings.run_max_repeats or None,
     )
 
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 
 from holdfast.api.blocks import LARGEST, NewBlock
 from holdfast.api.bodies import Wire
+from holdfast.api.context_bodies import BudgetIn, CompactionIn
 from holdfast.core.lifecycle import StopReason
 
 AgentType = Literal[
@@ -84,7 +85,8 @@ class ChangedAgent(Wire):
     response_format: dict[str, Any] | None = None
     embedding: EmbeddingHandle | None = None
     embedding_config: dict[str, Any] | None = None
-    compaction_settings: dict[str, Any] | None = None
+    compaction_settings: CompactionIn | None = None
+    budget: BudgetIn | None = None  # Holdfast's own: what each of its runs may spend
     tool_ids: list[str] | None = None
     tool_rules: list[dict[str, Any]] | None = None
     approval_policies: list[dict[str, Any]] | None = None

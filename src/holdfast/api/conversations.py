@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query
 from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from holdfast.api import message_lists, sending, watching
 from holdfast.api.cancelling import Cancelling, cancel_run
+from holdfast.api.context_bodies import CompactionForm
 from holdfast.api.inputs import Sent
 from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.api.naming import IdempotencyKey
@@ -196,11 +198,18 @@ async def compact(rooms: InRooms, actor: AsActor, conversation_id: Reference, bo
     return Json(await compacted(rooms, conversation.id, body))
 
 
+def _check_compaction(settings: Any) -> None:
+    try:
+        CompactionForm.model_validate(settings)
+    except ValidationError as error:
+        places = [{**one, "loc": ("body", "compaction_settings", *one["loc"])} for one in error.errors()]
+        raise RequestValidationError(places) from error
+
+
 async def compacted(rooms: InRooms, conversation_id: str, body: dict[str, Any]) -> dict[str, Any]:
     settings = body.get("compaction_settings")
-    if settings is not None and not isinstance(settings, dict):
-        complaint = {"type": "dict_type", "loc": ("body", "compaction_settings"), "msg": "Input should be an object"}
-        raise RequestValidationError([complaint | {"input": settings}])
+    if settings is not None:
+        _check_compaction(settings)
     done = await rooms.upkeep.compact(conversation_id, settings)
     return {
         "summary": done.summary,

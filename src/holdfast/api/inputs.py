@@ -13,6 +13,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from holdfast.api.bodies import Wire, body_of
+from holdfast.api.context_bodies import BudgetIn, CompactionIn
 from holdfast.core.errors import Invalid
 from holdfast.core.messages import (
     Answer,
@@ -200,7 +201,7 @@ class SendIn(Wire):
 
     messages: list[ItemIn] | None = None
     input: Content | None = None
-    max_steps: int = DEFAULT_MAX_STEPS
+    max_steps: int = Field(DEFAULT_MAX_STEPS, ge=1)
     use_assistant_message: bool = True
     assistant_message_tool_name: str = "send_message"
     assistant_message_tool_kwarg: str = "message"
@@ -215,6 +216,8 @@ class SendIn(Wire):
     background: bool = False
     callback_url: str | None = None
     agent_id: str | None = None
+    budget: BudgetIn | None = None  # Holdfast's own: what this run may spend
+    compaction_settings: CompactionIn | None = None  # Holdfast's own: for this run, over the agent's
     when_busy: Literal["reject", "queue", "deny_and_continue", "interrupt"] = "reject"  # Holdfast's own
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True, protected_namespaces=())
@@ -262,6 +265,8 @@ def run_request(body: SendIn, run_type: str) -> RunRequest:
         include_types=None if types is None else tuple(types),
         include_compaction=body.include_compaction_messages,
         callback_url=body.callback_url,
+        budget=body.budget or {},
+        compaction=body.compaction_settings or {},
         partial=partial,
         when_busy=body.when_busy,
         config=body.config(),

@@ -42,6 +42,7 @@ def agent_state(view: AgentView, wanted: Wanted, known: Mapping[str, ModelInfo])
         "model_settings": agent_model_settings(agent, info),
         "fallback_models": [dict(fallback) for fallback in agent.fallback_models],
         "compaction_settings": _compaction(agent),
+        "budget": agent.budget,
         "response_format": agent.response_format,
         "description": agent.description,
         "metadata": agent.metadata,

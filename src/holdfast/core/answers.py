@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.core.arguments import parse_arguments
+from holdfast.core.clipping import clip_return
 from holdfast.core.errors import AlreadyDecided, Invalid, TellTheModel
 from holdfast.core.messages import Answer, Approval, ApprovalResponseBody, Draft, ToolResult
 from holdfast.core.state import Call, DecisionsGiven, Loadout, Ruling, State
@@ -76,7 +77,10 @@ def answer_call(loadout: Loadout, call: Call, answer: Answer) -> tuple[Call, Rul
     """A waiting call after its answer: allowed to run, denied, or settled by the client's own result."""
     match answer:
         case ToolResult():
-            settled = replace(call, status="settled", result=replace(answer, call_id=call.call.id))
+            content = answer.content
+            if isinstance(content, str):
+                content = clip_return(content, loadout.terms.return_chars)
+            settled = replace(call, status="settled", result=replace(answer, call_id=call.call.id, content=content))
             return settled, Ruling(call, "answered")
         case Approval(approve=False, reason=reason):
             denied = replace(call, status="denied", result=denial(call, reason))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from holdfast.core.clipping import clip
 from holdfast.core.messages import (
     ApprovalRequestBody,
     ApprovalResponseBody,
@@ -163,7 +164,7 @@ def line_of(body: Body) -> str:
         case ApprovalResponseBody():
             return "user answers the request for approval"
         case ToolReturnsBody(results=results):
-            return "\n".join(f"  returned ({r.status}): {_clip(plain_text(r.content), RETURN_CHARS)}" for r in results)
+            return "\n".join(f"  returned ({r.status}): {clip(plain_text(r.content), RETURN_CHARS)}" for r in results)
 
 
 def summary_text(summary: str) -> str:
@@ -176,15 +177,11 @@ def without_a_summary(going: Sequence[Body]) -> str:
     earlier = next((body.text for body in going if isinstance(body, SummaryBody)), None)
     asked = [body for body in going if isinstance(body, UserBody)]
     if earlier is not None:
-        text += f"\n\nBefore them:\n{_clip(earlier, WORDS_CHARS)}"
+        text += f"\n\nBefore them:\n{clip(earlier, WORDS_CHARS)}"
     if asked:
-        text += f"\n\nThe last thing that the user said in them:\n{_clip(plain_text(asked[-1].parts), WORDS_CHARS)}"
+        text += f"\n\nThe last thing that the user said in them:\n{clip(plain_text(asked[-1].parts), WORDS_CHARS)}"
     return text
 
 
 def clip_summary(summary: str, most_chars: int | None) -> str:
-    return summary if most_chars is None else _clip(summary, most_chars)
-
-
-def _clip(text: str, most_chars: int) -> str:
-    return text if len(text) <= most_chars else f"{text[:most_chars]}... [truncated {len(text) - most_chars} chars]"
+    return summary if most_chars is None else clip(summary, most_chars)

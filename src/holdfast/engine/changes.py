@@ -22,7 +22,7 @@ from holdfast.core.messages import (
 from holdfast.core.outward import Wire, event_record, outward, summary_record
 from holdfast.core.records import Run, Step
 from holdfast.core.request import RunRequest
-from holdfast.core.state import ASSUMED_WINDOW, Call, Compact, Decision, State
+from holdfast.core.state import ASSUMED_WINDOW, Call, Compact, Decision, State, Terms
 from holdfast.engine import stream
 from holdfast.engine.compaction import Shortened
 from holdfast.engine.scene import Scene
@@ -125,6 +125,17 @@ def _rest(facts: Drawn) -> Rest | None:
 
 
 def _epitaph(facts: Drawn) -> dict[str, Any]:
+    return {**_price_notice(facts.decision.state.loadout.terms), **_ending(facts)}
+
+
+def _price_notice(terms: Terms) -> dict[str, Any]:
+    """A limit that could not be kept is not passed over in silence."""
+    if terms.budget.max_cost_usd is None or terms.price is not None:
+        return {}
+    return {"budget_notice": "The price of this model is not known, so max_cost_usd limited nothing."}
+
+
+def _ending(facts: Drawn) -> dict[str, Any]:
     """What the run's metadata says of its end: why it failed, what it had used up, or who cancelled it and why."""
     if (failure := facts.decision.failure) is not None:
         return {"error": error_object(facts.run.id, failure)}

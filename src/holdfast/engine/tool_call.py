@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.core.arguments import parse_arguments
+from holdfast.core.clipping import clip_return
 from holdfast.core.errors import TellTheModel
 from holdfast.core.messages import Text, ToolResult
 from holdfast.core.records import Agent, Block, Tool
@@ -70,7 +71,7 @@ async def attempt(toolbox: Toolbox, tool: Tool, job: Callable[[], ToolJob]) -> T
         log.exception("tool %s failed inside the server", tool.name)
         return ToolOutcome("error", f"Error executing function {tool.name}: the server failed to run it.")
     if isinstance(outcome.content, str):
-        return replace(outcome, content=clipped(outcome.content, tool.return_char_limit))
+        return replace(outcome, content=clip_return(outcome.content, tool.return_char_limit))
     return outcome
 
 
@@ -122,10 +123,3 @@ def _requirement(item: Mapping[str, Any]) -> str:
         return requirement_text(str(item["name"]), item.get("version"))
     except ValueError as error:  # kept before requirements were read strictly
         raise TellTheModel(f"its packages cannot be installed: {error}") from error
-
-
-def clipped(text: str, limit: int) -> str:
-    """A return that is longer than its tool allows is cut, and says so."""
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}... [truncated {len(text) - limit} chars: the tool's limit is {limit}]"

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from holdfast.core.clipping import clip_return
 from holdfast.core.messages import Image, Text
 
 Wire = dict[str, Any]
@@ -17,11 +18,11 @@ def cut(content: str | tuple[Text | Image, ...], limit: int | None) -> str | tup
     if limit is None:
         return content
     if isinstance(content, str):
-        return _cut_text(content, limit)
+        return clip_return(content, limit)
     kept: list[Text | Image] = []
     for part in content:
         if isinstance(part, Text):
-            text = _cut_text(part.text, limit)
+            text = clip_return(part.text, limit)
             limit = max(0, limit - len(part.text))
             part = Text(text)
         kept.append(part)
@@ -35,10 +36,6 @@ def arguments_object(arguments: str) -> Wire:
     except orjson.JSONDecodeError:
         said = None
     return said if isinstance(said, dict) else {"_malformed": arguments}
-
-
-def _cut_text(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}... [truncated {len(text) - limit} chars]"
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -93,7 +93,7 @@ _UNKNOWN_ABILITIES = frozenset({"images", "parallel_tool_calls"})
 
 def limits_of(model: str) -> Limits | None:
     """The limits of the longest known prefix. A prefix ends at a dash or at the end: `gpt-4` is not `gpt-4.5`."""
-    name = _own_name(model)
+    name = own_name(model)
     for length in range(len(name), 0, -1):
         if name[length : length + 1] in ("", "-", ":", "@") and (known := _LIMITS.get(name[:length])):
             return known
@@ -107,15 +107,15 @@ def abilities_of(model: str) -> frozenset[str]:
 
 
 def is_embedding(model: str) -> bool:
-    name = _own_name(model)
+    name = own_name(model)
     return "embed" in name or _without_tag(name) in _EMBEDDING_DIMENSIONS
 
 
 def embedding_dimensions_of(model: str) -> int | None:
-    return _EMBEDDING_DIMENSIONS.get(_without_tag(_own_name(model)))
+    return _EMBEDDING_DIMENSIONS.get(_without_tag(own_name(model)))
 
 
-def _own_name(model: str) -> str:
+def own_name(model: str) -> str:
     return _BEDROCK_FRONT.sub("", model.rpartition("/")[2].lower())
 
 

@@ -44,6 +44,7 @@ _PLAIN = (
     "embedding",
     "embedding_config",
     "compaction_settings",
+    "budget",
     "response_format",
     "description",
     "metadata",

@@ -54,6 +54,11 @@ class Settings:
     tool_network: Literal["none", "public", "full"]
     tool_folders: tuple[Path, ...] | None
     run_tools_unconfined: bool
+    compact_at: float
+    run_max_tokens: int
+    run_max_cost_usd: float
+    run_max_seconds: float
+    run_max_repeats: int
     event_retention_days: int
     trace_retention_days: int
     max_body_bytes: int

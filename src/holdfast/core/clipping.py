@@ -1,0 +1,39 @@
+"""Cutting a tool's return that is too long, by the contract's rule, and saying so.
+
+A return is often JSON, which cut anywhere is no longer JSON. So of an object only one text is cut: its `message`, or
+else the longest one it has. Everything else is cut as text. Either way `... [truncated N chars]` says how much is
+missing.
+"""
+
+from __future__ import annotations
+
+from json import JSONDecodeError, dumps, loads
+from typing import Any
+
+
+def clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}... [truncated {len(text) - limit} chars]"
+
+
+def clip_return(text: str, limit: int) -> str:
+    """No more than `limit` characters of what the tool said, plus the note."""
+    if len(text) <= limit:
+        return text
+    try:
+        said = loads(text)
+    except (JSONDecodeError, RecursionError):
+        return clip(text, limit)
+    return _clip_object(said, limit) or clip(text, limit)
+
+
+def _clip_object(said: Any, limit: int) -> str | None:
+    """The object with one text cut; None if it has none that is long enough to help."""
+    texts = {key: value for key, value in said.items() if isinstance(value, str)} if isinstance(said, dict) else {}
+    if not texts:
+        return None
+    key = "message" if "message" in texts else max(texts, key=lambda name: len(texts[name]))
+    others = len(dumps({**said, key: ""}, ensure_ascii=False))
+    room = limit - others
+    if room <= 0:
+        return None
+    return dumps({**said, key: clip(texts[key], room)}, ensure_ascii=False)
