@@ -40,7 +40,7 @@ from holdfast.ports.model import ModelDirectory
 from holdfast.ports.providers import OwnProvider
 from holdfast.ports.sealing import Sealer
 from holdfast.ports.toolbox import Toolbox, ToolLimits
-from holdfast.providers import catalog
+from holdfast.providers import catalog, tokenizers
 from holdfast.providers.directory import TYPES, Directory
 from holdfast.providers.kept import GuardedWorkshop, KeptProviders
 from holdfast.providers.prices import price_of
@@ -146,6 +146,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             compact_at=settings.compact_at,
             budget=_most(settings),
             price_of=price_of,
+            count=tokenizers.count,
         )
         engine = Engine(wiring)
         rooms = _rooms(database, clock, models, providers, traces, wiring, engine, sealer, mcp, processes)

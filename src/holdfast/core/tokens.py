@@ -2,7 +2,7 @@
 
 The estimate is linear in the kinds of characters a text holds. Its weights were fitted to the mean of eight real
 vocabularies (OpenAI's two, Llama 3, Qwen 3, DeepSeek, Mistral, Gemma 3, Kimi) over prose, markdown, code, JSON, numbers
-and sixteen languages; docs/decisions/0015 has the errors, and a test measures them again. Characters divided by four,
+and sixteen languages; docs/decisions/0020 has the errors, and a test measures them again. Characters divided by four,
 the usual rule, is off by two to four for JSON, numbers and every script but the Latin one.
 
 A conversation's size is the vendor's own count of the last prompt plus this for what came after, so errors do not add

@@ -22,6 +22,7 @@ from holdfast.providers.windows import abilities_of, limits_of
 
 VERSION = {"anthropic-version": "2023-06-01"}
 MAX_LISTED = 1000  # the wire's own maximum for one page
+_COUNTED_FIELDS = ("model", "messages", "system", "tools", "tool_choice", "thinking")
 _WINDOW_FIELDS = ("max_input_tokens", "context_window", "context_length", "max_model_len")
 
 
@@ -40,6 +41,13 @@ class Anthropic:
 
     def payload(self, request: ModelRequest) -> Mapping[str, Any]:
         return request_body(request, self._assembly)
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """https://platform.claude.com/docs/en/api/messages-count-tokens: only what makes up the prompt may be sent."""
+        body = {field: value for field, value in self.payload(request).items() if field in _COUNTED_FIELDS}
+        url = f"{self._base_url}/v1/messages/count_tokens"
+        counted = await self._line.http.post_json(url, orjson.dumps(body), headers=VERSION)
+        return int(counted["input_tokens"])
 
     async def list_models(self) -> Sequence[ModelInfo]:
         listed = await self._line.http.get_json(f"{self._base_url}/v1/models?limit={MAX_LISTED}", headers=VERSION)

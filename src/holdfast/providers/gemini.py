@@ -41,6 +41,12 @@ class Gemini:
     def payload(self, request: ModelRequest) -> Mapping[str, Any]:
         return request_body(request, self._assembly)
 
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """https://ai.google.dev/api/tokens: the whole request is wrapped, and names its model."""
+        body = {"generateContentRequest": {"model": f"models/{request.model}", **self.payload(request)}}
+        url = f"{self._url_of(request.model)}:countTokens"
+        return int((await self._line.http.post_json(url, orjson.dumps(body)))["totalTokens"])
+
     async def list_models(self) -> Sequence[ModelInfo]:
         listed = await self._line.http.get_json(f"{self._line.base_url}/models?pageSize={MAX_LISTED}")
         entries = (listed.get("models") or []) if isinstance(listed, dict) else []

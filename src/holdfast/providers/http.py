@@ -165,9 +165,11 @@ class Http:
     async def get_json(self, url: str, *, headers: Mapping[str, str] | None = None) -> Any:
         return await self._asked("GET", url, headers or {}, b"")
 
-    async def post_json(self, url: str, body: bytes, content_type: str = "application/json") -> Any:
-        """A small question with a small answer in JSON, as listings and tokens need."""
-        return await self._asked("POST", url, {"content-type": content_type}, body)
+    async def post_json(
+        self, url: str, body: bytes, content_type: str = "application/json", headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """A question with a small answer in JSON, as listings, counts and credentials need."""
+        return await self._asked("POST", url, {"content-type": content_type, **(headers or {})}, body)
 
     async def _asked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         sent = {**headers, **await self._credentials.headers(method, url, body)}

@@ -32,6 +32,7 @@ from aiohttp import web
 from holdfast.core.model import Usage
 from holdfast.providers.demo import CONTEXT_WINDOW
 from holdfast.testing import anthropic_wire, openai_wire
+from holdfast.testing.counting import COUNTED_AT
 from holdfast.testing.dialects import ANTHROPIC_MODELS, LISTED_AT, OPENAI_MODELS, SPOKEN_AT, Dialect
 from holdfast.testing.playing import hang, pause, play
 from holdfast.testing.script import (
@@ -115,6 +116,8 @@ class ModelServer:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._let_in])
         for path, dialect in SPOKEN_AT.items():
             app.router.add_post(path, partial(self._answer, dialect))
+        for path, count in COUNTED_AT.items():
+            app.router.add_post(path, partial(_count, count))
         for path, listing in LISTED_AT.items():
             app.router.add_get(path, partial(_list, listing))
         app.router.add_get("/v1/models", self._models)
@@ -208,6 +211,13 @@ class ModelServer:
         return web.Response(
             body=orjson.dumps({"count": self._count, "received": rows}), content_type="application/json"
         )
+
+
+async def _count(
+    count: Callable[[Mapping[str, Any], str], tuple[int, dict[str, Any]]], request: web.Request
+) -> web.Response:
+    status, said = count(orjson.loads(await request.read()), request.match_info.get("model", ""))
+    return web.json_response(said, status=status)
 
 
 async def _list(listing: Any, request: web.Request) -> web.Response:
