@@ -20,6 +20,7 @@ from holdfast.core.messages import (
 from holdfast.core.model import ModelRequest, Usage
 from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
+from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.storage.search import SqlMessageSearch
 from holdfast.testing.script import Call, Count, Fail, Hang, Say
@@ -297,3 +298,22 @@ async def test_compacting_what_cannot_get_smaller_is_refused_and_changes_nothing
             await house.upkeep.compact(conversation, None)
         assert raised.value.kind == "llm_rate_limit"
         assert kinds(await context_of(house, conversation)) == before
+
+
+async def test_one_step_whose_returns_are_too_large_together_is_sent_with_less_of_each(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("read", context_window_limit=20_000)
+
+        async def read(job: ToolJob) -> str:
+            return LONG * 20
+
+        house.toolbox.does["read"] = read
+        house.model.script(*(Call("read", id=f"c{number}") for number in range(8)))
+        house.model.script(Say("the user wants it read"))
+        house.model.script(Fail.of("context_overflow"))
+        house.model.script(Say("read"))
+        run = await house.finished(conversation, "read everything")
+        assert run.stop_reason == "end_turn"
+        first, last = house.model.requests[-2:]
+        assert (first.tool_return_char_limit, last.tool_return_char_limit) == (16_000, 5_000)
+        assert kinds(last.messages) == ["System", "Summary", "Assistant", "ToolReturns"]

@@ -33,6 +33,7 @@ from holdfast.core.state import (
 
 WAYS: tuple[Way, ...] = get_args(Way)
 MAX_COMPACTIONS = len(WAYS)
+SQUEEZED_SHARE = 0.02  # of the window, for one tool return when nothing else helps
 GROWTH_SHARE = 0.1  # of the window: how much has to be new before it is compacted again
 
 
@@ -98,15 +99,14 @@ def compacted(state: State, context_tokens: int, usage: Usage) -> State:
 
 
 def compaction_failed(state: State, failed: CompactionFailed) -> Decision | None:
-    """Try the next way. None: nobody has complained yet about a context that only looks too large to us, and it cannot
-    be summarised, so the model may be asked as it is, rather than that something is dropped."""
+    """Try the next way. None: the model may be asked as it is. Either nobody has complained yet about a context that
+    only looks too large to us, and it cannot be summarised; or there is nothing left to drop, and only the tool returns
+    can be sent shorter."""
     if failed.system_prompt:
         failure = Failure("context_window_overflow_in_system_prompt", failed.message)
         return Decision(state, stop="context_window_overflow_in_system_prompt", failure=failure)
     if failed.trigger == "context_window_exceeded":
-        if state.compactions < MAX_COMPACTIONS:
-            return _compact(state, failed.trigger)
-        return _given_up(state, failed.message)
+        return _compact(state, failed.trigger) if state.compactions < MAX_COMPACTIONS else None
     return _compact(state, failed.trigger) if WAYS[state.compactions] != "truncate" else None
 
 
@@ -126,7 +126,11 @@ def _is_too_large(state: State) -> bool:
 
 
 def _compact(state: State, trigger: Trigger) -> Decision:
+    """The last way also sends less of each tool return from here on: many of one step may be what is too large."""
     way = WAYS[state.compactions]
+    if way == "truncate":
+        terms = replace(state.loadout.terms, return_share=SQUEEZED_SHARE)
+        state = replace(state, loadout=replace(state.loadout, terms=terms))
     return Decision(replace(state, compactions=state.compactions + 1), effects=(Compact(trigger, way),))
 
 

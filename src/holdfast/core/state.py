@@ -57,11 +57,12 @@ class Terms:
     compact_past: int | None = None  # a context with more tokens than this is compacted before the model is asked
     budget: Budget = NO_LIMITS
     price: Price | None = None
+    return_share: float = RETURN_SHARE
 
     @property
     def return_chars(self) -> int:
         """How much of one tool return is sent: a fifth of the window, and never very little."""
-        return max(MIN_RETURN_CHARS, int((self.window or ASSUMED_WINDOW) * RETURN_SHARE * CHARS_PER_TOKEN))
+        return max(MIN_RETURN_CHARS, int((self.window or ASSUMED_WINDOW) * self.return_share * CHARS_PER_TOKEN))
 
 
 NO_TERMS = Terms()
