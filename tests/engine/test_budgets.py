@@ -87,9 +87,8 @@ async def test_time_that_is_over_stops_a_reply_and_keeps_what_was_seen(database_
         run = await house.start(conversation, budget={"max_seconds": 5}, stream_tokens=True)
         records = asyncio.create_task(house.records(run.id))
         await house.model_called(1)
-        while not house.model.closed_early.is_set():
-            await clock.advance(1)
-            await asyncio.sleep(0)
+        await clock.advance(5)
+        await house.model.closed_early.wait()
         assert (await records)[-2]["stop_reason"] == "max_steps"
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert after.metadata["budget"]["kind"] == "seconds"
@@ -105,9 +104,10 @@ async def test_time_that_is_over_kills_a_tool_and_tells_the_model(database_url: 
     clock = FakeClock()
     async with opened(database_url, clock=clock) as house:
         conversation = await house.agent("wait")
-        killed = asyncio.Event()
+        begun, killed = asyncio.Event(), asyncio.Event()
 
         async def wait(job: ToolJob) -> str:
+            begun.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -118,9 +118,9 @@ async def test_time_that_is_over_kills_a_tool_and_tells_the_model(database_url: 
         house.model.script(Call("wait", id="c1"))
         run = await house.start(conversation, budget={"max_seconds": 5})
         records = asyncio.create_task(house.records(run.id))
-        while not killed.is_set():
-            await clock.advance(0.5)
-            await asyncio.sleep(0)
+        await begun.wait()
+        await clock.advance(5)
+        await killed.wait()
         assert (await records)[-2]["budget"]["kind"] == "seconds"
         listed = await house.history.messages(
             DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=10, order="asc")
