@@ -113,9 +113,10 @@ def _same_output(key: str, result: str) -> bool:
     if key == result or key.lower() == result.strip().lower():
         return True
     try:
-        return bool(json.loads(key.lower()) == json.loads(result.lower()))
+        wanted, given = json.loads(key.lower()), json.loads(result.lower())
     except ValueError:
         return False
+    return bool(wanted == given) and isinstance(wanted, bool) == isinstance(given, bool)  # true is not 1
 
 
 def must_call_a_tool(rules: Sequence[Rule], called: Sequence[str]) -> bool:

@@ -1,0 +1,137 @@
+"""Tool rules over random rules and histories: what is offered is what a plain reading of each rule allows, the same is
+asked again when a call is about to run, and arguments that a rule fills in win.
+
+The oracle looks at one tool at a time and asks each rule in words; it shares no code with `core.rules`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.turns import call, replied, state
+from holdfast.core.loop import decide
+from holdfast.core.messages import ToolReturnsBody
+from holdfast.core.rules import offered, parse_rule, prefilled
+from holdfast.core.state import RunTools
+
+NAMES = ("a", "b", "c", "d")
+KINDS = (
+    "run_first",
+    "exit_loop",
+    "continue_loop",
+    "constrain_child_tools",
+    "conditional",
+    "max_count_per_step",
+    "parent_last_tool",
+    "required_before_exit",
+)
+OUTPUTS = ("yes", "no", "1", "true")
+names = st.sampled_from(NAMES)
+some = st.lists(names, max_size=3, unique=True)
+arguments = st.dictionaries(st.sampled_from(("x", "y")), st.integers(0, 9), max_size=2)
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> dict[str, Any]:
+    kind = draw(st.sampled_from(KINDS))
+    rule: dict[str, Any] = {"type": kind, "tool_name": draw(names)}
+    if kind in ("constrain_child_tools", "parent_last_tool"):
+        rule["children"] = draw(some)
+    if kind == "constrain_child_tools":
+        rule["child_arg_nodes"] = [{"name": child, "args": draw(arguments)} for child in rule["children"]]
+    if kind == "run_first":
+        rule["args"] = draw(st.none() | arguments)
+    if kind == "max_count_per_step":
+        rule["max_count_limit"] = draw(st.integers(0, 3))
+    if kind == "conditional":
+        rule["child_output_mapping"] = draw(st.dictionaries(st.sampled_from(OUTPUTS), names, max_size=2))
+        rule["default_child"] = draw(st.none() | names)
+        rule["require_output_mapping"] = draw(st.booleans())
+    return rule
+
+
+histories = st.lists(names, max_size=4)
+many_rules = st.lists(rules(), max_size=5)
+
+
+def objects_to(rule: dict[str, Any], name: str, called: list[str], output: str | None) -> bool:
+    """Whether this one rule says no to this one tool now."""
+    last = called[-1] if called else None
+    parent_was_last = last == rule["tool_name"]
+    match rule["type"]:
+        case "max_count_per_step":
+            return name == rule["tool_name"] and called.count(name) >= rule["max_count_limit"]
+        case "constrain_child_tools":
+            return parent_was_last and name not in rule["children"]
+        case "parent_last_tool":
+            return (name not in rule["children"]) if parent_was_last else (name in rule["children"])
+        case "conditional" if parent_was_last:
+            if output in rule["child_output_mapping"]:
+                return bool(name != rule["child_output_mapping"][output])
+            if rule["default_child"]:
+                return bool(name != rule["default_child"])
+            return bool(rule["require_output_mapping"])
+    return False
+
+
+def may_be_called(name: str, given_rules: list[dict[str, Any]], called: list[str], output: str | None) -> bool:
+    first = {rule["tool_name"] for rule in given_rules if rule["type"] == "run_first"}
+    if not called and first:
+        return name in first
+    return not any(objects_to(rule, name, called, output) for rule in given_rules)
+
+
+@settings(max_examples=600, deadline=None, print_blob=True)
+@given(many_rules, histories, st.none() | st.sampled_from(OUTPUTS))
+def test_the_offered_tools_are_those_that_no_rule_objects_to(
+    given_rules: list[dict[str, Any]], called: list[str], output: str | None
+) -> None:
+    parsed = tuple(parse_rule(rule) for rule in given_rules)
+    expected = tuple(name for name in NAMES if may_be_called(name, given_rules, called, output))
+    assert offered(parsed, NAMES, called, output) == expected
+
+
+@settings(max_examples=400, deadline=None, print_blob=True)
+@given(many_rules, histories, st.none() | st.sampled_from(OUTPUTS), names)
+def test_a_call_runs_exactly_if_its_tool_was_offered_and_a_refusal_says_what_is_allowed(
+    given_rules: list[dict[str, Any]], called: list[str], output: str | None, name: str
+) -> None:
+    before = replace(state(*NAMES, rules=tuple(given_rules)), called=tuple(called), last_result=output)
+    decision = decide(before, replied(call(name)))
+    started = [one.call.name for effect in decision.effects if isinstance(effect, RunTools) for one in effect.calls]
+    if may_be_called(name, given_rules, called, output):
+        assert started == [name]
+        return
+    assert started == []
+    [told] = [draft.body for draft in decision.messages if isinstance(draft.body, ToolReturnsBody)]
+    allowed = [one for one in NAMES if may_be_called(one, given_rules, called, output)]
+    assert told.results[0].status == "error"
+    assert f"Cannot call {name}, valid tools to call now: {allowed}" in str(told.results[0].content)
+
+
+@settings(max_examples=400, deadline=None, print_blob=True)
+@given(many_rules, histories, names)
+def test_arguments_that_a_rule_fills_in_reach_the_call(
+    given_rules: list[dict[str, Any]], called: list[str], name: str
+) -> None:
+    expected: dict[str, Any] = {}
+    for rule in given_rules:
+        if not called and rule["type"] == "run_first" and rule["tool_name"] == name and rule["args"]:
+            expected = rule["args"]
+            break
+        if called and rule["type"] == "constrain_child_tools" and rule["tool_name"] == called[-1]:
+            filled = {node["name"]: node["args"] for node in rule["child_arg_nodes"] if node["args"]}
+            if name in filled:
+                expected = filled[name]
+                break
+    parsed = tuple(parse_rule(rule) for rule in given_rules)
+    assert dict(prefilled(parsed, called, name)) == expected
+    before = replace(state(*NAMES, rules=tuple(given_rules)), called=tuple(called))
+    for effect in decide(before, replied(call(name))).effects:
+        if isinstance(effect, RunTools):
+            assert json.dumps(effect.prefilled[f"call_{name}"]) == json.dumps(expected)
