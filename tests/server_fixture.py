@@ -59,6 +59,10 @@ def served(
         "OPENAI_API_KEY": "test-key",
         "ANTHROPIC_BASE_URL": model_server_url,
         "ANTHROPIC_API_KEY": "test-key",
+        "GEMINI_BASE_URL": f"{model_server_url}/v1beta",
+        "GEMINI_API_KEY": "test-key",
+        "AZURE_BASE_URL": model_server_url,
+        "AZURE_API_KEY": "test-key",
     }
     with ServerProcess(url, **environment) as server:
         yield Served(server, server.url, kind, model_server_url)

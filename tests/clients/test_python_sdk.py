@@ -26,7 +26,16 @@ def roll_dice(sides: int) -> str:
 '''
 
 
-@pytest.fixture(params=["demo/rehearsal", "openai-proxy/gpt-4o-mini", "anthropic/claude-sonnet-4-5"])
+WIRES = [
+    "demo/rehearsal",
+    "openai-proxy/gpt-4o-mini",
+    "azure/gpt-5-mini",  # over Responses
+    "anthropic/claude-sonnet-4-5",
+    "google_ai/gemini-2.5-flash",
+]
+
+
+@pytest.fixture(params=WIRES)
 def model(request: pytest.FixtureRequest) -> str:
     handle: str = request.param
     return handle
@@ -194,3 +203,15 @@ def test_the_same_otid_is_kept(served: Served) -> None:
     otid = str(uuid.uuid4())
     client.agents.messages.create(agent.id, messages=[{"role": "user", "content": "hi", "otid": otid}])
     assert otid in {m.otid for m in client.agents.messages.list(agent.id).items}
+
+
+def test_an_agent_may_change_its_vendor_in_the_middle_of_a_conversation(served: Served) -> None:
+    client, agent = make_agent(served, WIRES[0])
+    for number, handle in enumerate([*WIRES[1:], *WIRES], start=1):
+        client.agents.update(agent.id, model=handle)
+        said = [
+            {"role": "user", "content": f'/think hm\n/call roll_dice {{"sides": {number}}}\n/then /say done {number}'}
+        ]
+        response = client.agents.messages.create(agent.id, messages=said)
+        assert response.stop_reason.stop_reason == "end_turn", handle
+        assert response.messages[-1].content == f"done {number}"

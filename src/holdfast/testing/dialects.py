@@ -15,6 +15,7 @@ from holdfast.testing import anthropic_wire, cloud_wires, gemini_wire, openai_wi
 from holdfast.testing.playing import ServerWire
 
 OPENAI_MODELS = (MODEL, "gpt-4o-mini", "text-embedding-3-small")
+AZURE_MODELS = (*OPENAI_MODELS, "gpt-5-mini")
 ANTHROPIC_MODELS = (MODEL, "claude-sonnet-4-5")
 GEMINI_MODELS = (MODEL, "gemini-2.5-flash", "gemini-embedding-001")
 AZURE = "/openai/deployments/{model}/chat/completions"
@@ -52,8 +53,8 @@ SPOKEN_AT: dict[str, Dialect] = {
 
 LISTED_AT: dict[str, Any] = {
     "/v1beta/models": gemini_wire.listing(GEMINI_MODELS, CONTEXT_WINDOW),
-    "/openai/v1/models": openai_wire.listing(OPENAI_MODELS, CONTEXT_WINDOW),
-    "/openai/models": openai_wire.listing(OPENAI_MODELS, CONTEXT_WINDOW),
+    "/openai/v1/models": openai_wire.listing(AZURE_MODELS, CONTEXT_WINDOW),
+    "/openai/models": openai_wire.listing(AZURE_MODELS, CONTEXT_WINDOW),
     "/foundation-models": cloud_wires.bedrock_models(ANTHROPIC_MODELS[1:]),
     "/inference-profiles": cloud_wires.bedrock_profiles(ANTHROPIC_MODELS[1:]),
     "/v1beta1/publishers/google/models": cloud_wires.vertex_models("google", GEMINI_MODELS[1:]),
