@@ -57,8 +57,9 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     filename = f"<tool {name}>"
     try:
         function = load(job["source_code"], name, filename)
-        value = _call(function, job)
-        return child_values.reply(value, job["result_bytes"])
+        value, memory = _call(function, job)
+        reply = child_values.reply(value, job["result_bytes"])
+        return {**reply, "memory": memory} if memory else reply
     except child_values.Unreturnable as error:
         return _failure(f"Error executing function {name}: {error}", job["result_bytes"])
     except BaseException as error:
@@ -108,10 +109,14 @@ def load(source: str, name: str, filename: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _call(function: Callable[..., Any], job: dict[str, Any]) -> Any:
-    given, named = child_values.bind(function, job["arguments"], job["agent_state"])
+def _call(function: Callable[..., Any], job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """What the function returned, and the memory blocks that it set."""
+    state = job["agent_state"]
+    view = child_values.state_view(state)
+    given, named = child_values.bind(function, job["arguments"], view)
     value = function(*given, **named)
-    return asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
+    returned = asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
+    return returned, child_values.memory_changes(state, view)
 
 
 async def _awaited(value: Any) -> Any:

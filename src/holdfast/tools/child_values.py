@@ -40,6 +40,36 @@ class AgentState(dict[str, Any]):
             raise AttributeError(f"agent_state has no {name!r}") from None
 
 
+class Memory(AgentState):
+    """The agent's memory blocks, label to text. What a tool sets here is asked of the server when it has returned."""
+
+    def get_block(self, label: str) -> AgentState:
+        return AgentState(label=label, value=self[label])
+
+    def update_block_value(self, label: str, value: str) -> None:
+        self[label] = value
+
+    def list_block_labels(self) -> list[str]:
+        return list(self)
+
+
+def state_view(state: Any) -> Any:
+    """What a tool is given as `agent_state`."""
+    view = agent_view(state)
+    if isinstance(view, AgentState) and isinstance(view.get("memory"), dict):
+        view["memory"] = Memory(view["memory"])
+    return view
+
+
+def memory_changes(state: Any, view: Any) -> dict[str, Any]:
+    """Which blocks the tool has set to something else, by label."""
+    before = state.get("memory") if isinstance(state, dict) else None
+    after = view.get("memory") if isinstance(view, AgentState) else None
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return {}
+    return {label: text for label, text in after.items() if before.get(label) != text}
+
+
 def agent_view(value: Any) -> Any:
     if isinstance(value, dict):
         return AgentState({key: agent_view(inner) for key, inner in value.items()})
@@ -51,14 +81,12 @@ def agent_view(value: Any) -> Any:
 # ---- arguments in ---------------------------------------------------------------------------------------
 
 
-def bind(
-    function: Callable[..., Any], arguments: Mapping[str, Any], agent_state: Any
-) -> tuple[list[Any], dict[str, Any]]:
+def bind(function: Callable[..., Any], arguments: Mapping[str, Any], view: Any) -> tuple[list[Any], dict[str, Any]]:
     """Positional and named arguments for the call. Names that the function does not know are left to fail there."""
     parameters = inspect.signature(function).parameters
     hints = _hints(function)
     values = {name: converted(value, hints.get(name, Any)) for name, value in arguments.items()}
-    for name, value in {"agent_state": agent_view(agent_state), "self": None, "request_heartbeat": False}.items():
+    for name, value in {"agent_state": view, "self": None, "request_heartbeat": False}.items():
         needed = name in parameters and parameters[name].default is inspect.Parameter.empty
         if name == "agent_state" and name in parameters:
             values[name] = value

@@ -18,6 +18,7 @@ from holdfast.ports.toolbox import MemoryEdit, ToolJob, ToolOutcome
 
 PATH_ROOT = "memories"  # models trained on files as memory write /memories/label
 LABEL_CHARACTERS = 256
+MOST_EDITS = 100
 
 
 def insert(job: ToolJob) -> ToolOutcome:
@@ -170,6 +171,26 @@ def edit_of(block: Block, value: str) -> MemoryEdit:
     after = replace(block, value=value)
     _check_size(after)
     return MemoryEdit(block, after)
+
+
+def edits_asked(blocks: Sequence[Block], asked: Any) -> tuple[MemoryEdit, ...]:
+    """Edits that a user's tool asks for, as label to new text. They come from its process: nothing is believed."""
+    if not isinstance(asked, dict) or len(asked) > MOST_EDITS:
+        raise TellTheModel("it must be an object of block labels and texts.")
+    edits = []
+    for label, value in asked.items():
+        if not isinstance(value, str) or not _is_text(value):
+            raise TellTheModel(f"the memory block {label!r} can only be set to a text.")
+        edits.append(edit_of(_editable(blocks, label), value))
+    return tuple(edits)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _rewritten(block: Block, value: str) -> ToolOutcome:

@@ -15,8 +15,10 @@ import signal
 from dataclasses import replace
 from typing import Any
 
+from holdfast.core.errors import TellTheModel
 from holdfast.core.messages import Image, Text
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
+from holdfast.tools import memory
 from holdfast.tools.cage import DISK_BYTES
 from holdfast.tools.forkserver import Ended
 
@@ -89,8 +91,22 @@ def read_frame(raw: bytes, job: ToolJob) -> ToolOutcome | None:
         return None
     if not isinstance(reply, dict) or reply.get("status") not in ("success", "error"):
         return None
-    if "parts" in reply:
-        return _parts_outcome(reply, job)
+    outcome = _parts_outcome(reply, job) if "parts" in reply else _text_outcome(reply, job)
+    if outcome is None or outcome.status == "error" or "memory" not in reply:
+        return outcome
+    return _with_memory(outcome, reply["memory"], job)
+
+
+def _with_memory(outcome: ToolOutcome, asked: Any, job: ToolJob) -> ToolOutcome:
+    """What the tool asks of its agent's memory, checked like an edit by a model; all of it or nothing."""
+    try:
+        return replace(outcome, edits=memory.edits_asked(job.blocks, asked))
+    except TellTheModel as error:
+        said = outcome.content if isinstance(outcome.content, str) else "(parts)"
+        return failed(job, f"the tool ran and returned: {said}\nIts change of memory was refused: {error}")
+
+
+def _text_outcome(reply: dict[str, Any], job: ToolJob) -> ToolOutcome | None:
     content = reply.get("content")
     if not isinstance(content, str) or not _storable(content):
         return None
