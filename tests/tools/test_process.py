@@ -219,12 +219,6 @@ async def test_a_name_that_cannot_be_an_environment_variable_is_told(toolbox: Pr
     assert "environment variable 'A=B'" in str(outcome.content)
 
 
-async def test_pip_requirements_are_said_to_be_missing_when_a_tool_fails(toolbox: ProcessToolbox) -> None:
-    outcome = await run(toolbox, "import no_such_module", pip_requirements=("no-such-module",))
-    assert "ModuleNotFoundError" in str(outcome.content)
-    assert "not installed for tools yet: no-such-module" in outcome.stderr[0]
-
-
 async def test_a_fork_server_that_cannot_start_is_an_error_outcome() -> None:
     for python in ("/nonexistent/python", "/bin/false"):
         toolbox = ProcessToolbox(python=python)
