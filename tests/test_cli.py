@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import httpx
 
 from holdfast import __version__
 from holdfast.storage.migrate import HEAD
@@ -69,3 +72,14 @@ def test_the_audit_log_of_a_new_database_holds(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/x.db"
     holdfast("migrate", "--database", url)
     assert "0 decisions" in holdfast("audit", "--database", url).stdout
+
+
+def test_the_doctor_and_the_health_route_tell_how_well_tools_are_confined(tmp_path: Path) -> None:
+    said = holdfast("doctor", HOLDFAST_DATA_DIR=str(tmp_path)).stdout
+    assert re.search(r"tools +tier [A-D], ", said)
+    with ServerProcess(f"sqlite:///{tmp_path}/x.db") as server:
+        source = 'def depth() -> str:\n    """Say how deep it is."""\n    return "seven"\n'
+        returned = httpx.post(f"{server.url}/v1/tools/run", json={"source_code": source, "args": {}}, timeout=30).json()
+        health = httpx.get(f"{server.url}/v1/health").json()
+    assert returned["tool_return"] == "seven"
+    assert health["tools"] == {"tier": returned["isolation_tier"], "network": "public", "runs": True}

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.tools.cage import UIDS_PER_ZYGOTE
 from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.warm import MOST_ZYGOTES, UIDS_PER_SERVER, first_uid
 
 from .conftest import python_for_everyone
 from .processes import run
@@ -104,6 +106,13 @@ def test_21_without_landlock_or_a_filter_tools_are_refused(who: str, denied: str
 def test_21_an_operator_can_run_tools_unconfined_by_the_name_of_the_risk(who: str) -> None:
     tier, runs, status, _uid, why_not = probed("unshare landlock", who, "unconfined")
     assert (tier, runs, status) == ("C", True, "success"), why_not
+
+
+def test_servers_on_one_machine_have_users_of_their_own_where_there_are_enough() -> None:
+    whole = "         0          0 4294967295\n"
+    assert first_uid(whole, pid=1) != first_uid(whole, pid=2)
+    assert first_uid(whole, pid=2**22) + UIDS_PER_SERVER < 2**31
+    assert first_uid("0 100000 65536\n", pid=1) + MOST_ZYGOTES * UIDS_PER_ZYGOTE < 65534
 
 
 async def test_the_tier_is_on_the_result_and_described(toolbox: ProcessToolbox) -> None:

@@ -18,6 +18,7 @@ Network = Literal["none", "public", "full"]
 
 DISK_BYTES = 64 * 1024 * 1024
 DISK_FILES = 8192
+UIDS_PER_ZYGOTE = 96  # in tier B each of its calls is another user
 PROXY_PORT = 3128  # in tier A, where the network namespace is the zygote's own; in tier B the server takes a free one
 
 # Where programs and libraries live, and the little of /etc that they read. Nothing here is a secret by its place.

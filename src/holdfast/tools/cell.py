@@ -48,14 +48,18 @@ class Place:
         return f"{self.scratch}/tmp"
 
 
-def live(cage: Cage, place: Place, line: int, zygote_pid: int, code: bytes) -> None:
-    """The whole life of the forked process; leaves it in every case. `code` is the system call filter."""
+def live(cage: Cage, place: Place, line: int, zygote_pid: int, code: bytes, *, warm: bool) -> None:
+    """The whole life of the forked process; leaves it in every case. `code` is the system call filter.
+
+    With `warm` it runs a small job of its own first, so that the memory which every job writes to is its own already.
+    """
     status = 1
     try:
         os.setsid()
         linux.close_all_but(line)
         confine(cage, place, zygote_pid, code)
-        child.warm_up()
+        if warm:
+            child.warm_up()
         job = receive(line)
         line = RESULT_FD
         if job is not None:

@@ -148,7 +148,7 @@ class ForkServer:
             return self._spares.popleft()
         wish: asyncio.Future[Cell] = self._loop.create_future()
         self._waiting.append(wish)
-        self._ask(len(self._waiting) - self._asked_for)
+        self._ask(len(self._waiting) - self._asked_for, urgent=True)
         try:
             return await asyncio.shield(wish)
         except asyncio.CancelledError:
@@ -165,8 +165,8 @@ class ForkServer:
         """From now on look at what this cell uses, and end it over its limits."""
         self._send({"watch": cell.number, "limits": {"memory_bytes": memory_bytes}})
 
-    def _ask(self, count: int) -> None:
-        if count > 0 and self._send({"make": count}):
+    def _ask(self, count: int, *, urgent: bool = False) -> None:
+        if count > 0 and self._send({"make": count, "urgent": urgent}):
             self._asked_for += count
 
     def _send(self, wish: dict[str, Any]) -> bool:

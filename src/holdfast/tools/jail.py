@@ -86,6 +86,7 @@ def _go_on_in_a_child() -> None:
     if child == 0:
         linux.die_with_parent()
         return
+    linux.die_with_parent()  # once more: a change of user has disarmed it
     linux.close_all_but()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     status = os.waitpid(child, 0)[1]

@@ -189,7 +189,10 @@ class ProcessToolbox:
         return Isolation(shown, "none", False, why_not)
 
     async def _try_canary(self, tier: Tier, network: Network) -> str | None:
-        bait = isolation.Bait(tier, network)
+        try:
+            bait = isolation.Bait(tier, network)
+        except OSError as error:
+            return f"the canary could not be laid out: {error}"
         try:
             outcome = await self._run_in_place(bait.job())
         finally:

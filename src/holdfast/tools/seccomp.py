@@ -156,7 +156,8 @@ def _network(network: Network) -> list[Instruction]:
         return _on("socket", internet)
     kind = [_argument(1), (_MASK, 0, 0, _SOCKET_KIND), *_deny_unless(socket.SOCK_STREAM)]
     protocol = [_argument(2), *_deny_unless(0, socket.IPPROTO_TCP)]
-    lines = _on("socket", [*internet, *kind, *protocol])
+    # Calls of one tenant share a network, and must not find each other in it.
+    lines = _on("socket", [*internet, *kind, *protocol]) + _on("listen", [_denied(errno.EACCES)])
     for name, place in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
         lines += _on(name, [_argument(place), *_deny_if((_IF_ANY_BIT, _FAST_OPEN))])
     return lines

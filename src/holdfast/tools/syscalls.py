@@ -38,6 +38,7 @@ _BOTH: dict[str, tuple[int, int | None]] = {
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
     "kill": (62, 129),
+    "listen": (50, 201),
     "mbind": (237, 235),
     "memfd_secret": (447, 447),
     "migrate_pages": (256, 238),

@@ -15,15 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.tools import landlock
-from holdfast.tools.cage import PROXY_PORT, Cage, Network, Tier
+from holdfast.tools.cage import PROXY_PORT, UIDS_PER_ZYGOTE, Cage, Network, Tier
 from holdfast.tools.egress import Egress, Resolve
 from holdfast.tools.forkserver import ForkServer
 
 IDLE_SECONDS = 300.0
 MOST_ZYGOTES = 32
-# Users that no system gives to a person, a block of them for each zygote: in tier B every call has its own.
-FIRST_UID = 62_000
-UIDS_PER_ZYGOTE = 96
+# Users that no system gives to anyone. Every server process has some of its own, and every zygote a block of these: in
+# tier B each call is another user, and what users may start is counted over the whole machine.
+FIRST_UID = 0x7000_0000
+UIDS_PER_SERVER = 4096
+SERVERS = 0x1_0000
+# A container may know sixteen bits of users only; then servers on one machine share these.
+FIRST_SMALL_UID = 62_000
 
 Key = tuple[str, tuple[str, ...]]
 
@@ -53,6 +57,23 @@ def possible_network(means: Means, tier: Tier) -> Network:
     return means.network
 
 
+def first_uid(uid_map: str, pid: int) -> int:
+    """The first of this server's own users. `uid_map` is what /proc/self/uid_map says."""
+    known = max(
+        (int(inside) + int(count) for inside, _outside, count in map(str.split, uid_map.splitlines())), default=0
+    )
+    if known < FIRST_UID + SERVERS * UIDS_PER_SERVER:
+        return FIRST_SMALL_UID
+    return FIRST_UID + pid % SERVERS * UIDS_PER_SERVER
+
+
+def _uid_map() -> str:
+    try:
+        return Path("/proc/self/uid_map").read_text()
+    except OSError:  # not on Linux, where nothing is confined anyway
+        return ""
+
+
 @dataclass(slots=True, eq=False)
 class _Kept:
     server: ForkServer
@@ -70,6 +91,7 @@ class Warm:
         self._kept: dict[Key, _Kept] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.network = possible_network(means, tier)
+        self._first_uid = first_uid(_uid_map(), os.getpid())
 
     @property
     def servers(self) -> list[ForkServer]:
@@ -120,7 +142,7 @@ class Warm:
             hidden=means.hidden,
             writable=means.writable,
             scratch="" if self.tier == "A" else f"{means.scratch_root}/holdfast-tools-{uuid.uuid4().hex}",
-            uid=FIRST_UID + block * UIDS_PER_ZYGOTE if root else 0,
+            uid=self._first_uid + block * UIDS_PER_ZYGOTE if root else 0,
             proxy_port=self._proxy_port(egress),
             silence_seconds=means.silence_seconds,
         )

@@ -10,7 +10,7 @@ watch, where asked to, how much memory and disk a call takes. End of the socket 
 everything here. So does a long silence: a server that stands still (SIGSTOP, a stuck loop) loses its runs to others,
 and its tools must be dead before those ask what became of them.
 
-    server ── {"make": 2} ──────────────────────────────► zygote
+    server ── {"make": 2, "urgent": false} ─────────────► zygote
     server ◄─ {"cell": 7} + pidfd + line ──────────────── zygote
     server ◄─ {"ended": 7, "status": 0, "limit": null} ── zygote
 
@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.tools import cell, child, jail, landlock, linux, usage
-from holdfast.tools.cage import DEVICES, Cage, shown_around, shown_to
+from holdfast.tools.cage import DEVICES, UIDS_PER_ZYGOTE, Cage, shown_around, shown_to
 
 USER_COUNT_SECONDS = 1.0
 WATCH_SECONDS = 0.05
@@ -183,7 +183,7 @@ class Zygote:
         wish = json.loads(message)
         for _ in range(wish.get("make", 0)):
             try:
-                self._make()
+                self._make(urgent=wish["urgent"])
             except OSError as error:
                 with contextlib.suppress(OSError):
                     _tell(self._server, {"refused": str(error)})
@@ -195,11 +195,13 @@ class Zygote:
 
     # ---- making ----
 
-    def _make(self) -> None:
+    def _make(self, *, urgent: bool) -> None:
+        """A cell that a call is waiting for gets its job at once; a spare has time to warm up first."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with ours, theirs:
             place = self._place()
-            pid = self._fork(lambda: cell.live(self._cage, place, theirs.fileno(), self._pid, self._code()))
+            line = theirs.fileno()
+            pid = self._fork(lambda: cell.live(self._cage, place, line, self._pid, self._code(), warm=not urgent))
             pidfd = os.pidfd_open(pid)
             self._cells[pidfd] = _Held(pid, place)
             self._poll.register(pidfd, select.POLLIN)
@@ -223,7 +225,8 @@ class Zygote:
         if self._cage.tier == "A":
             return cell.Place(jail.SCRATCH)
         taken = {held.place.uid for held in self._cells.values()}
-        uid = next(one for one in range(self._cage.uid, 1 << 16) if one not in taken) if self._cage.uid else 0
+        first = self._cage.uid
+        uid = next(one for one in range(first, first + UIDS_PER_ZYGOTE) if one not in taken) if first else 0
         scratch = f"{self._cage.scratch}/{time.monotonic_ns():x}"
         place = cell.Place(scratch, uid, 0 if uid else self._threads_of_user())
         os.mkdir(scratch, 0o711)
