@@ -78,8 +78,10 @@ async def test_closing_ends_the_calls_in_progress_and_refuses_new_ones(toolbox: 
 async def test_after_the_fork_server_was_killed_the_next_calls_work(toolbox: ProcessToolbox) -> None:
     source = "def tool():\n    return 1"
     await run(toolbox, source)
-    before = toolbox.fork_servers[0].pid
+    server = toolbox.fork_servers[0]
+    before = server.pid
     os.kill(before, signal.SIGKILL)
+    await until(lambda: not server.alive)  # until it is noticed, a call may still be given to a dying cell, and is lost
     outcomes = await asyncio.gather(*(run(toolbox, source) for _ in range(8)))
     assert {outcome.content for outcome in outcomes} == {"1"}
     assert before not in [server.pid for server in toolbox.fork_servers]
