@@ -167,6 +167,12 @@ def _told_plainly() -> Iterator[None]:
         raise Invalid(f"The database cannot keep this value: {error.orig}") from error
 
 
+def _to_its_end(job: asyncio.Future[T]) -> asyncio.Future[T]:
+    """What was handed over goes on when its caller is cancelled, and then nobody is told how it went."""
+    job.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return asyncio.shield(job)
+
+
 class Database:
     def __init__(self, url: str) -> None:
         self.engine = make_engine(url)
@@ -193,11 +199,11 @@ class Database:
         """
         with _told_plainly():
             if self._writer is not None:
-                written: T = await asyncio.shield(self._writer.submit(lambda c: work(c, *args, **kwargs)))
+                written: T = await _to_its_end(self._writer.submit(lambda c: work(c, *args, **kwargs)))
                 return written
             loop = asyncio.get_running_loop()
             job = loop.run_in_executor(self._threads, lambda: self._write(lambda c: work(c, *args, **kwargs)))
-            return await asyncio.shield(job)
+            return await _to_its_end(job)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         if not self.is_sqlite:

@@ -27,10 +27,12 @@ class Nemesis:
     done: Counter[str] = field(default_factory=Counter)
 
     async def rage(self, kills: int, pause_seconds: float) -> None:
-        """Until so many processes were killed."""
+        """Until so many processes were killed. Each has its own bad luck, so several may be down at once."""
+        await asyncio.gather(*(self._pursue(member, kills, pause_seconds) for member in self.fleet.members))
+
+    async def _pursue(self, member: Member, kills: int, pause_seconds: float) -> None:
         while self.done["killed"] < kills:
             await asyncio.sleep(self.random.random() * pause_seconds)
-            member = self.random.choice(self.fleet.members)
             chance = self.random.random()
             if chance < 0.8:
                 await self._kill(member)

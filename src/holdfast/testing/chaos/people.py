@@ -185,14 +185,18 @@ class Person:
     # ---- what comes after -------------------------------------------------------------------------------------------
 
     async def bring_to_rest(self, run_id: str) -> None:
-        """Wait for its end, and answer what it asks until nothing is asked any more."""
+        """Wait for its end, and answer what it asks."""
         await self.at_rest(run_id)
+        await self.answer_all(run_id)
+
+    async def answer_all(self, key: str) -> None:
+        """Until nothing is asked any more."""
         for number in range(20):
             waiting = await self.line.ask("GET", f"/v1/approvals?agent_id={self.agent_id}")
             if not waiting:
                 return
-            await self.answer(waiting, f"{run_id}-{number}")
-        self.book.problems.append(f"{self.name}: the approvals of {run_id} never end")
+            await self.answer(waiting, f"{self.name}-{key}-{number}")
+        self.book.problems.append(f"{self.name}: the approvals after {key} never end")
 
     async def at_rest(self, run_id: str) -> None:
         while await self._is_active(run_id):  # noqa: ASYNC110 - over HTTP one can only ask

@@ -62,7 +62,7 @@ class Verdict:
     async def _rests_and_goes_on(self, person: Person) -> None:
         for run in await self.line.ask("GET", f"/v1/runs?agent_id={person.agent_id}&active=true"):
             await person.at_rest(run["id"])
-        await person.bring_to_rest("last")
+        await person.answer_all("last")
         body = {"messages": [{"role": "user", "content": "and now?\n/say done"}]}
         answer = await self.line.ask("POST", f"/v1/agents/{person.agent_id}/messages", body, f"{person.name}-last")
         if answer["stop_reason"]["stop_reason"] != "end_turn":
