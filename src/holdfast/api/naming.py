@@ -40,5 +40,5 @@ def key_of_otid(otid: str) -> str:
 
 
 def _digest(body: SendIn) -> str:
-    shape = body.model_dump(mode="json", exclude=WATCHING)
+    shape = body.model_dump(mode="json", exclude=WATCHING, warnings=False)
     return hashlib.sha256(orjson.dumps(shape, option=orjson.OPT_SORT_KEYS)).hexdigest()

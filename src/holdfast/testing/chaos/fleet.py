@@ -6,8 +6,7 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,11 +15,11 @@ import psycopg
 
 from holdfast.settings.table import VARIABLES
 from holdfast.testing.chaos.effects import Effects
+from holdfast.testing.chaos.nursery import Nursery
 from holdfast.testing.postgres import PostgresServer
 
 LEASE_SECONDS = 2.0
 START_SECONDS = 90.0
-_MAIN = "from holdfast.cli import main; raise SystemExit(main())"
 
 
 @dataclass(slots=True)
@@ -32,8 +31,8 @@ class Member:
     port: int
     environment: dict[str, str]
     log: Path
-    process: subprocess.Popen[bytes] | None = None
-    stopped: bool = False
+    nursery: Nursery
+    pid: int = 0
 
     @property
     def url(self) -> str:
@@ -41,24 +40,25 @@ class Member:
 
     @property
     def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return self.pid != 0
 
     def launch(self) -> None:
-        command = [sys.executable, "-c", _MAIN, self.role]
-        if self.role == "serve":
-            command += ["--port", str(self.port)]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
-        self.stopped = False
+        arguments = [self.role, "--port", str(self.port)] if self.role == "serve" else [self.role]
+        self.pid = self.nursery.bear(self.environment, arguments, self.log)
 
     async def answering(self, session: aiohttp.ClientSession) -> None:
-        """Wait until it serves; a worker has nothing to ask, so it counts as soon as it runs."""
+        """Wait until it serves; a worker has nothing to ask, so it counts as soon as it runs. TimeoutError if never."""
         if self.role != "serve":
             return
         async with asyncio.timeout(START_SECONDS):
             while True:
-                if not self.alive:
-                    raise RuntimeError(f"{self.name} did not start:\n{self.log.read_text()[-3000:]}")
+                if not self.alive:  # it could not start, with its database cut off; a supervisor tries again
+                    await asyncio.sleep(0.2)
+                    self.launch()
                 try:
                     async with session.get(f"{self.url}/v1/health", timeout=aiohttp.ClientTimeout(total=2)) as answer:
                         if answer.status == 200:
@@ -66,15 +66,15 @@ class Member:
                 except (aiohttp.ClientError, TimeoutError):
                     await asyncio.sleep(0.05)
 
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
+    async def kill(self) -> None:
+        """As `kill -9`; returns when it is gone."""
+        self.signal(signal.SIGKILL)
+        while self.alive:  # noqa: ASYNC110 - it is not our child, so nobody tells us
+            await asyncio.sleep(0.002)
 
     def signal(self, number: signal.Signals) -> None:
-        if self.alive and self.process is not None:
-            self.process.send_signal(number)
-            self.stopped = number == signal.SIGSTOP
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
 
 @dataclass(slots=True)
@@ -83,6 +83,7 @@ class Fleet:
     folder: Path
     effects: Effects
     members: list[Member] = field(default_factory=list)
+    nursery: Nursery = field(default_factory=Nursery)
     _postgres: PostgresServer | None = None
     _url: str = ""
 
@@ -94,10 +95,12 @@ class Fleet:
         else:
             self._url = f"sqlite:///{self.folder}/chaos.db"
             servers, workers = 1, 0
-        roles = ["serve"] * servers + ["worker"] * (workers if _has_worker() else 0)
+        self.nursery.open()
+        roles = ["serve"] * servers + ["worker"] * workers
         for number, role in enumerate(roles, 1):
             log = self.folder / f"{role}-{number}.log"
-            self.members.append(Member(f"{role} {number}", role, free_port(), self._environment(), log))
+            name, port = f"{role} {number}", free_port()
+            self.members.append(Member(name, role, port, self._environment(), log, self.nursery))
 
     def _environment(self) -> dict[str, str]:
         wanted = {
@@ -117,10 +120,11 @@ class Fleet:
             member.launch()
             await member.answering(session)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for member in self.members:
-            member.signal(signal.SIGCONT)
-            member.kill()
+            if member.pid:
+                await member.kill()
+        self.nursery.close()
         if self._postgres is not None:
             self._postgres.stop()
 
@@ -137,11 +141,6 @@ class Fleet:
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
             return len(found.fetchall())
-
-
-def _has_worker() -> bool:
-    asked = [sys.executable, "-c", _MAIN, "worker", "--help"]
-    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
 def free_port() -> int:

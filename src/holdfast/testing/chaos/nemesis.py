@@ -33,6 +33,10 @@ class Nemesis:
     async def _pursue(self, member: Member, kills: int, pause_seconds: float) -> None:
         while self.done["killed"] < kills:
             await asyncio.sleep(self.random.random() * pause_seconds)
+            if not member.alive:
+                self.done["died by itself"] += 1
+                member.launch()
+                await member.answering(self.session)
             chance = self.random.random()
             if chance < 0.8:
                 await self._kill(member)
@@ -42,7 +46,7 @@ class Nemesis:
                 await self._break_storage()
 
     async def _kill(self, member: Member) -> None:
-        member.kill()
+        await member.kill()
         self.done["killed"] += 1
         await asyncio.sleep(self.random.random() * 0.3)
         member.launch()

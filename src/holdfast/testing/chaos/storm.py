@@ -24,10 +24,10 @@ from holdfast.testing.chaos.verdict import Verdict
 class Plan:
     database: str
     kills: int
-    people: int = 60
+    people: int = 100
     servers: int = 2
     workers: int = 1
-    pause_seconds: float = 1.0
+    pause_seconds: float = 2.0
     seed: int = 0
 
 
@@ -70,7 +70,7 @@ async def rage(plan: Plan) -> Report:
             verdict = Verdict(book, line, fleet.effects)
             await verdict.reach(people)
     finally:
-        fleet.close()
+        await fleet.close()
         give_back(disk)
     if not verdict.wrong:
         shutil.rmtree(folder, ignore_errors=True)

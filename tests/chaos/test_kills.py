@@ -1,0 +1,25 @@
+"""CI's share of the kill test: 200 kills under load. `make chaos KILLS=…` goes on for as long as one likes."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.testing.chaos.storm import Plan, rage
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan("sqlite", kills=60, people=60, pause_seconds=1.5, seed=20261116),
+        Plan("postgres", kills=140, people=60, servers=2, workers=2, pause_seconds=2.5, seed=20261116),
+    ],
+    ids=lambda plan: plan.database,
+)
+async def test_nothing_is_lost_repeated_or_stuck(plan: Plan) -> None:
+    report = await rage(plan)
+    assert report.wrong == (), report.text()
+    assert report.done["killed"] >= plan.kills
+    assert report.counted["acknowledged"] > plan.people
+    assert report.counted["effects"] > 0
+    assert report.counted["streams replayed"] > 0
