@@ -105,6 +105,8 @@ class Engine:
         if not can_cancel(run.status, run.stop_reason):
             return True
         run = await self._wiring.store.ask_cancel(run.id, by, reason, rollback)
+        if not can_cancel(run.status, run.stop_reason):
+            return True  # it came to rest a moment ago
         if run.queued or run.status not in ACTIVE:
             done = await cancel_resting(self._wiring, run, by)
             self._wiring.bus.tell("moved", run.id)

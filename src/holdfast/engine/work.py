@@ -25,7 +25,7 @@ from holdfast.engine.takeover import take_over
 from holdfast.engine.tenure import Tenure
 from holdfast.engine.wiring import Wiring
 from holdfast.ports.bus import HintKind
-from holdfast.ports.runs import Lease
+from holdfast.ports.runs import Lease, StaleSituation
 
 log = logging.getLogger("holdfast.engine")
 
@@ -74,6 +74,9 @@ class Work:
             await work
             if tenure.cancelled:
                 await self._cancel_if_waiting(run.id)
+        except StaleSituation:
+            log.info("run %s is begun anew: its conversation moved on before it began", run.id)
+            await self._hand_over([tenure])
         except Exception:
             log.exception("run %s stopped on an error of ours; it will be taken over", run.id)
         finally:

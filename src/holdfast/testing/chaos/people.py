@@ -168,7 +168,8 @@ class Person:
         return str(run["id"])
 
     async def _streamed(self, path: str, body: dict[str, Any], text: str, key: str) -> str:
-        watching = {**body, "streaming": True, "stream_tokens": True, "background": self.random.random() < 0.5}
+        background = self.random.random() < 0.5
+        watching = {**body, "streaming": True, "stream_tokens": True, "background": background, "include_pings": False}
         records = None
         while records is None:
             records = await self.line.stream(path, watching, key)

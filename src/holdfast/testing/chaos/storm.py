@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import aiohttp
 
@@ -105,6 +106,16 @@ async def _settle_in(line: Line, effects: Effects, plan: Plan) -> list[Person]:
     return people
 
 
+def _where(task: asyncio.Task[None]) -> str:
+    """The functions that a task is in, from the outermost to the one that waits."""
+    names: list[str] = []
+    inner: Any = task.get_coro()
+    while (frame := getattr(inner, "cr_frame", None)) is not None:
+        names.append(f"{inner.cr_code.co_name}:{frame.f_lineno}")
+        inner = inner.cr_await
+    return " > ".join(names)
+
+
 async def _storm(people: list[Person], nemesis: Nemesis, plan: Plan) -> None:
     over = asyncio.Event()
     living = [asyncio.create_task(person.live(over)) for person in people]
@@ -114,7 +125,7 @@ async def _storm(people: list[Person], nemesis: Nemesis, plan: Plan) -> None:
         over.set()
     done, late = await asyncio.wait(living, timeout=180)
     for task in late:
+        people[0].book.problems.append(f"somebody still waits in {_where(task)}")
         task.cancel()
-    people[0].book.problems += [f"{len(late)} people still wait for an answer"] if late else []
     for task in done:
         task.result()

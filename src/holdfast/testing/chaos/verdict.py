@@ -130,10 +130,14 @@ class Verdict:
             if first != second:
                 self.wrong.append(f"{run['id']}: two replays differ")
             if first[: len(seen)] != seen:
-                self.wrong.append(f"{run['id']}: the replay is not what was seen first")
+                place = next((n for n, (a, b) in enumerate(zip(seen, first, strict=False)) if a != b), len(first))
+                told = f"{seen[place : place + 1]} became {first[place : place + 1]}, of {len(seen)} and {len(first)}"
+                self.wrong.append(f"{run['id']}: the replay is not what was seen first: record {place} {told}")
 
     async def _replay(self, run_id: str) -> list[str]:
-        records = await self.line.stream(f"/v1/runs/{run_id}/stream", {"starting_after": 0}, None)
+        records = await self.line.stream(
+            f"/v1/runs/{run_id}/stream", {"starting_after": 0, "include_pings": False}, None
+        )
         return [record for record in records or [] if not record.endswith("[DONE]")]
 
 
