@@ -53,7 +53,7 @@ class Line:
     async def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         """The answer, however often it takes. Without a key only reading is tried again."""
         while True:
-            answer = await self._once(method, path, body, key)
+            answer = await self.attempt(method, path, body, key)
             if answer is not None:
                 status, data = answer
                 if status < 300:
@@ -64,7 +64,8 @@ class Line:
             self.book.told["asked again"] += 1
             await asyncio.sleep(WAY_PAUSE_SECONDS * (1 + self.random.random()))
 
-    async def _once(self, method: str, path: str, body: Any, key: str | None) -> tuple[int, Any] | None:
+    async def attempt(self, method: str, path: str, body: Any, key: str | None) -> tuple[int, Any] | None:
+        """Ask once; None if there is no answer, or one that may become another."""
         headers = {"Idempotency-Key": key} if key else {}
         timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
         url = self.random.choice(self.urls) + path
@@ -162,7 +163,7 @@ class Person:
         if road < 0.4:
             return await self._streamed(path, body, text, key)
         if road < 0.6:
-            await self.line.ask("POST", path, body, key)
+            await self.line.attempt("POST", path, body, key)  # also a run that failed is answered with a 500
         run = await self.line.ask("POST", f"{path}/async", body, key)  # the same request again is the same run
         self._acknowledge(run["id"], text)
         return str(run["id"])

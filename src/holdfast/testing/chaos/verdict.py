@@ -53,7 +53,7 @@ class Verdict:
         except Refused as refused:
             self.wrong.append(f"{person.name} does not go on: {refused}")
             return
-        self.counted["runs"] += len(runs)
+        self.counted.update(f"runs {run['status']}" for run in runs)
         self._nothing_is_lost(person, {run["id"]: run for run in runs}, messages)
         self._history_is_valid(person, messages)
         self._effects_are_as_told(person, messages)
