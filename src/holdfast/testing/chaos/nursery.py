@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import IO
 
@@ -47,9 +48,8 @@ class Nursery:
 
 def _serve_orders() -> None:
     """In the nursery itself: one line in, one child out."""
-    import holdfast.cli.serve
-    import holdfast.cli.worker  # noqa: F401 - both are loaded before the first fork
-
+    for name in ("holdfast.cli.serve", "holdfast.cli.worker"):
+        import_module(name)  # before the first fork
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children: they vanish when they end
     sys.stdout.write("ready\n")
     sys.stdout.flush()
@@ -64,8 +64,6 @@ def _serve_orders() -> None:
 
 def _be(environment: dict[str, str], arguments: list[str], log: str) -> None:
     """In the child: as if it had just been started with these."""
-    from holdfast.cli import main
-
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     os.environ.clear()
@@ -76,7 +74,7 @@ def _be(environment: dict[str, str], arguments: list[str], log: str) -> None:
     os.dup2(into, 2)
     code = 1
     try:
-        code = main(arguments)
+        code = import_module("holdfast.cli").main(arguments)
     finally:
         os._exit(code)
 

@@ -30,6 +30,7 @@ class Plan:
     workers: int = 1
     pause_seconds: float = 2.0
     seed: int = 0
+    full_disk: bool = True  # on SQLite, where a small file system can be mounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ async def rage(plan: Plan) -> Report:
     """Raises only if the fleet cannot even be started."""
     began = time.monotonic()
     folder = _folder()
-    disk = small_disk(folder / "disk") if plan.database == "sqlite" else None
+    disk = small_disk(folder / "disk") if plan.database == "sqlite" and plan.full_disk else None
     fleet = Fleet(plan.database, disk or folder, Effects(folder / "effects"))
     fleet.prepare(plan.servers, plan.workers)
     try:
