@@ -28,3 +28,11 @@ def test_the_old_python_sdk_works_unchanged(served: Served, old_python_sdk: Path
         timeout=FLOW_SECONDS,
     )
     assert done.returncode == 0, f"{done.stdout}\nThe server's log:\n{served.server.log_path.read_text()}"
+
+
+def test_tools_as_the_old_sdk_sends_them_run(served: Served, old_python_sdk: Path) -> None:
+    shapes = FLOW.with_name("sdk_shapes.py")
+    done = subprocess.run(
+        [old_python_sdk, "-W", "ignore", shapes, served.url], capture_output=True, text=True, timeout=FLOW_SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

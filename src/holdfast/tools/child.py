@@ -8,6 +8,7 @@ It never reads the server's environment and opens no file. Standard library only
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import asyncio
@@ -100,7 +101,9 @@ def load(source: str, name: str, filename: str) -> Callable[..., Any]:
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     module = types.ModuleType(MODULE_NAME)
     sys.modules[MODULE_NAME] = module
-    exec(compile(tree, filename, "exec", dont_inherit=True), module.__dict__)
+    # Annotations stay texts: the SDKs send a function alone, without the imports that its annotations name.
+    lazy = __future__.annotations.compiler_flag
+    exec(compile(tree, filename, "exec", flags=lazy, dont_inherit=True), module.__dict__)
     defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     target = name if name in defined or not defined else defined[-1]
     function = module.__dict__.get(target)

@@ -99,7 +99,7 @@ def bind(function: Callable[..., Any], arguments: Mapping[str, Any], view: Any) 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations, resolved where they can be; one that cannot must not stop the call."""
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        return typing.get_type_hints(function, localns=vars(typing), include_extras=True)
     except Exception:
         return dict(getattr(function, "__annotations__", {}))
 
