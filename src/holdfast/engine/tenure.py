@@ -8,12 +8,16 @@ anything that cannot be taken back it looks at its own clock, and at how long th
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from datetime import timedelta
 
+from holdfast.core.errors import LostLease
 from holdfast.core.records import Run
 from holdfast.ports.clock import Clock
-from holdfast.ports.runs import Lease
+from holdfast.ports.runs import Lease, RunStore
+
+log = logging.getLogger("holdfast.engine")
 
 MARGIN = 0.1  # of the lease's length
 _MICROSECOND = timedelta(microseconds=1)
@@ -58,3 +62,23 @@ class Tenure:
     def lost(self, error: BaseException) -> None:
         self.error = error
         self.interrupted.set()
+
+
+async def renew(tenure: Tenure, store: RunStore) -> None:
+    lease = tenure.renewed()
+    if await store.renew(lease):
+        tenure.cancel_asked()
+    tenure.kept(lease)
+
+
+async def keep(tenure: Tenure, store: RunStore, clock: Clock, lease_seconds: float) -> None:
+    """A heartbeat for the times when no checkpoint renews the lease, as while a tool runs long."""
+    while True:
+        await clock.sleep(lease_seconds / 3)
+        try:
+            await renew(tenure, store)
+        except LostLease as error:
+            tenure.lost(error)
+            return
+        except Exception:
+            log.exception("the lease of run %s could not be renewed; trying again", tenure.run_id)
