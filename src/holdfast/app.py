@@ -113,7 +113,6 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             run_unconfined=settings.run_tools_unconfined,
             silence_seconds=settings.lease_seconds / 2,  # a lease has two thirds left when nobody renews it any more
         )
-        await processes.start()
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, sealer, clock, stack)
         mcp = _mcp_toolbox(settings, database, sealer)
@@ -158,6 +157,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.push_async_callback(expiries.close)
         if first_start and settings.demo:
             await demo.make(rooms.agents, rooms.tools, DEFAULT_ACTOR)
+        await processes.start()  # last: it looks for its tier beside the first requests, not beside the start
         yield Holdfast(database, rooms, engine)
 
 
