@@ -55,7 +55,7 @@ def test_an_agent_needs_only_a_model_and_gets_the_rest(client: Letta) -> None:
 def test_every_key_of_the_state_is_always_there(http: httpx.Client) -> None:
     made = http.post("/v1/agents/", json={"model": MODEL}).json()
     read = http.get(f"/v1/agents/{made['id']}", headers={"user-agent": "Letta/Python 1.12.1"}).json()
-    ours = {"approval_policies", "approval_expiry", "budget"}
+    ours = {"approval_policies", "approval_expiry", "budget", "fallback_models"}
     assert set(made) - ours == set(read) - ours == set(STATE_KEYS.split())
 
 

@@ -89,11 +89,9 @@ def test_new_and_settled_requests_are_announced(served: Served, http: httpx.Clie
 
 def test_no_other_endpoint_runs_a_tool_that_waits_for_a_human(served: Served, http: httpx.Client) -> None:
     agent_id = waiting_agent(served)
-    for path, body in (
-        (f"/v1/agents/{agent_id}/tools/pay/run", {"args": {"amount": 5}}),
-        ("/v1/tools/run", {"source_code": SOURCE, "args": {"amount": 5}}),
-    ):
-        assert http.post(path, json=body).status_code in (404, 405)
+    refused = http.post(f"/v1/agents/{agent_id}/tools/pay/run", json={"args": {"amount": 5}})
+    assert refused.status_code == 409
+    assert "requires approval" in refused.json()["detail"]
     assert len(http.get("/v1/approvals", params={"agent_id": agent_id}).json()) == 1
 
 

@@ -2,8 +2,8 @@
 
 Vendors rarely say it in their listings, so this is data, looked up by the longest prefix of the model's own name
 (a vendor's name in front, by a slash or as Bedrock writes it, is ignored). A model that is not here has an unknown
-window: None, never a guess; what the vendor itself says wins. Numbers are the vendors' own, from their model pages,
-autumn 2026.
+window: None, never a guess; what the vendor itself says wins. The numbers are as we knew them in autumn 2026 and were
+not checked against the vendors' pages; an agent's `context_window_limit` overrules them.
 """
 
 from __future__ import annotations
