@@ -107,7 +107,7 @@ def test_base_tools_are_added_once_and_keep_their_ids(client: Letta, http: httpx
     assert types["web_search"] == "letta_builtin"
     assert all(tool["default_requires_approval"] is None for tool in first)
     insert = next(tool for tool in first if tool["name"] == "memory_insert")
-    with pytest.raises(APIStatusError, match="built-in"):
+    with pytest.raises(APIStatusError, match="was not made from source"):
         client.tools.update(insert["id"], source_code=SOURCE)
     assert client.tools.update(insert["id"], default_requires_approval=True).default_requires_approval is True
 

@@ -14,6 +14,7 @@ from holdfast.core.messages import ToolReturnsBody
 from holdfast.core.state import Call, Decision, Happened, RunTools
 from holdfast.engine import accepting, engine
 from holdfast.engine.driver import Driver
+from holdfast.engine.effects import Effects
 from holdfast.engine.journal import Journal
 from holdfast.engine.tenure import Tenure
 from holdfast.ports.runs import Lease
@@ -38,7 +39,7 @@ def effect_before_intent(patch: Patch) -> None:
     async def hasty(self: Driver, happened: Happened) -> Decision:
         decision = loop.decide(self._state, happened)
         tools = tuple(effect for effect in decision.effects if isinstance(effect, RunTools))
-        self._begin(tools)
+        self._effects.begin(tools, self._state)
         await self._write(decision, happened)
         return replace(decision, effects=tuple(effect for effect in decision.effects if effect not in tools))
 
@@ -113,10 +114,10 @@ def last_in_first_out(patch: Patch) -> None:
 
 
 def tools_outlive_a_cancel(patch: Patch) -> None:
-    async def leave_them(self: Driver) -> None:
-        self._work.clear()
+    async def leave_them(self: Effects) -> None:
+        self.under_way.clear()
 
-    patch.setattr(Driver, "_stop_work", leave_them)
+    patch.setattr(Effects, "stop", leave_them)
 
 
 def what_was_sent_along_is_forgotten(patch: Patch) -> None:

@@ -20,6 +20,7 @@ from holdfast.testing.postgres import PostgresServer
 
 LEASE_SECONDS = 2.0
 START_SECONDS = 90.0
+NEMESIS = "nemesis"  # what its own connections are called, which it does not cut
 
 
 @dataclass(slots=True)
@@ -135,10 +136,11 @@ class Fleet:
     def cut_connections(self) -> int:
         """Terminate every connection of the fleet to Postgres; how many there were."""
         assert self._postgres is not None
-        with psycopg.connect(self._url, autocommit=True) as connection:
+        with psycopg.connect(self._url, autocommit=True, application_name=NEMESIS) as connection:
             found = connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                "WHERE datname = current_database() AND application_name <> %s",
+                (NEMESIS,),
             )
             return len(found.fetchall())
 

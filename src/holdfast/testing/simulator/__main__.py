@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from holdfast.testing.simulator.many import play_many
+from holdfast.testing.simulator.many import play_many, quietly
 from holdfast.testing.simulator.play import play
 
 
@@ -16,7 +16,8 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     if given.seed is not None and given.histories is None:
-        told = play(given.seed, tell=print)
+        with quietly():
+            told = play(given.seed, tell=print)
         print(told)
         return 1 if told.broken else 0
     summary = play_many(given.seed or 0, given.histories or 20_000, given.workers)
