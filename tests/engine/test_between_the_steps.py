@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -15,7 +16,7 @@ from holdfast.ports.runs import Change, Lease
 from holdfast.records.approvals import Approvals
 from holdfast.storage.approvals import SqlApprovals
 from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.testing.script import Call, Hang, Say
+from holdfast.testing.script import Call, Hang, Say, Slow
 
 
 async def died(house: House, run: Run) -> None:
@@ -255,3 +256,28 @@ async def test_a_compaction_over_a_conversation_that_moves_on_is_decided_again(d
         house.model.script(Say("another summary"))
         await house.upkeep.compact(conversation, None)
         assert "Summary" in await house.kinds(conversation)
+
+
+async def test_a_page_that_could_not_be_stored_leaves_no_hole_in_the_log(database_url: str) -> None:
+    """As on a full disk: one page fails, the next would succeed. What was seen live is what is replayed."""
+    async with opened(database_url, lease_seconds=0.5) as house:
+        conversation = await house.agent()
+        house.model.script(Slow(0), Say("word " * 20_000))  # without a pause: there is always more to show
+        house.model.script(Say("and again"))
+        append, pages = house.wiring.store.append_events, 0
+
+        async def full_once(lease: Lease, first: int, records: Sequence[str]) -> bool:
+            nonlocal pages
+            pages += 1
+            if pages == 3:
+                raise OSError("the disk is full")
+            return await append(lease, first, records)
+
+        house.wiring.store.append_events = full_once  # type: ignore[method-assign]
+        run = await house.start(conversation, stream_tokens=True)
+        seen = await house.records(run.id)
+        assert pages > 3
+        assert seen == await house.records(run.id)
+        numbers = [record["seq_id"] for record in seen if record.get("seq_id")]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "completed"

@@ -36,12 +36,13 @@ class Journal:
         return self._next + len(self._gathered)
 
     def show(self, data: Wire) -> None:
-        """Gather one record; it is stored and shown soon."""
+        """Gather one record; it is stored and shown soon. After a page that could not be stored none is: a log has no
+        holes, and whoever takes the run over goes on where it ends."""
         if self._held is not None:
             self._held.append(data)
             return
         self._gathered.append(stream.numbered(data, self.next_seq))
-        if self._flushing is None:
+        if self._flushing is None and self.error is None:
             self._flushing = asyncio.create_task(self._flush_soon())
 
     async def _flush_soon(self) -> None:
