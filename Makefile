@@ -10,8 +10,8 @@ VENV_MADE := $(VENV)/.made
 RUNTIME_INSTALLED := $(VENV)/.installed-runtime
 DEV_INSTALLED := $(VENV)/.installed-dev
 
-# The tests' own workers. Two suit a small machine; `make test WORKERS=0` runs in one process, for a debugger.
-WORKERS ?= 2
+# The tests' own workers. Three suit two cores, since many tests wait; `make test WORKERS=0` runs in one process, for a debugger.
+WORKERS ?= 3
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help

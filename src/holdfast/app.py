@@ -308,9 +308,9 @@ def http_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
     return _guarded(make_app(lifespan), settings)
 
 
-def http_app_of(server: Holdfast, settings: Settings) -> ASGIApp:
-    """The HTTP application of a server that is open."""
-    app = make_app(None)
+def http_app_of(server: Holdfast, settings: Settings, app: FastAPI | None = None) -> ASGIApp:
+    """The HTTP application of a server that is open; one that served another before can be given."""
+    app = app or make_app(None)
     install_rooms(app, server.rooms)
     return _guarded(app, settings)
 

@@ -6,6 +6,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -13,9 +14,11 @@ from time import monotonic, sleep
 import httpx
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from letta_client import Letta
 
-from holdfast.app import http_app
+from holdfast.api.app import make_app
+from holdfast.app import http_app_of, opened
 from holdfast.settings import Settings
 from holdfast.testing.model_server import ModelServer
 
@@ -33,21 +36,45 @@ def serving(database_url: str, data_dir: Path, **more: str) -> Iterator[str]:
         "HOLDFAST_ENCRYPTION_KEY": "a key of the tests",
         **more,
     }
-    app = http_app(Settings.from_environment(environment))
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
+    app = _IDLE.pop() if _IDLE else make_app(None)
+    starting: Future[uvicorn.Server] = Future()
+    thread = threading.Thread(target=_serve, args=(app, Settings.from_environment(environment), starting), daemon=True)
     thread.start()
+    server = starting.result(START_SECONDS)
     deadline = monotonic() + START_SECONDS
     while not server.started:
         assert thread.is_alive(), "the server did not start"
         assert monotonic() < deadline, "the server took too long to start"
-        sleep(0.01)
+        sleep(0.005)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         thread.join(START_SECONDS)
+        _IDLE.append(app)
+
+
+# FastAPI makes an application's routes at its first request, which takes longer than most tests; so they are kept.
+_IDLE: list[FastAPI] = []
+
+
+def _serve(app: FastAPI, settings: Settings, starting: "Future[uvicorn.Server]") -> None:
+    async def serve() -> None:
+        async with opened(settings) as holdfast:
+            dressed = http_app_of(holdfast, settings, app)
+            server = uvicorn.Server(
+                uvicorn.Config(dressed, host="127.0.0.1", port=0, lifespan="off", log_level="warning")
+            )
+            starting.set_result(server)
+            await server.serve()
+
+    try:
+        asyncio.run(serve())
+    except BaseException as error:
+        if not starting.done():
+            starting.set_exception(error)
+        raise
 
 
 @pytest.fixture

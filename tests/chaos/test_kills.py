@@ -14,8 +14,8 @@ from holdfast.testing.chaos.storm import Plan, rage
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan("sqlite", kills=60, people=40, pause_seconds=1.0, seed=20261116, full_disk=False),
-        Plan("postgres", kills=140, people=40, servers=2, workers=2, pause_seconds=1.5, seed=20261116),
+        Plan("sqlite", kills=50, people=40, pause_seconds=1.0, seed=20261116, full_disk=False),
+        Plan("postgres", kills=150, people=40, servers=2, workers=2, pause_seconds=1.5, seed=20261116),
     ],
     ids=lambda plan: plan.database,
 )

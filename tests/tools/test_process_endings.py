@@ -120,7 +120,7 @@ async def test_a_server_out_of_descriptors_says_so_and_leaks_none(toolbox: Proce
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert outcome.content == "1" or "could not be started" in str(outcome.content)
-    assert descriptors() == before
+    assert descriptors() <= before  # spares of before may have ended meanwhile
 
 
 async def test_a_killed_spare_is_replaced(toolbox: ProcessToolbox) -> None:
