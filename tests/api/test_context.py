@@ -139,3 +139,11 @@ def test_the_servers_settings_are_the_most_that_anybody_gets(database_url: str, 
         agent_id = made(http)
         answer = said(http, agent_id, SEARCH, budget={"max_tokens": 1_000_000})
         assert answer.json()["stop_reason"]["budget"]["limit"] == 2
+
+
+def test_the_context_counts_the_passages_that_the_agent_can_reach(http: httpx.Client) -> None:
+    agent_id = made(http)
+    for text in ("Kelp holds fast.", "Otters hold hands."):
+        assert http.post(f"/v1/agents/{agent_id}/archival-memory", json={"text": text}).status_code == 200
+    assert http.get(f"/v1/agents/{agent_id}/context").json()["num_archival_memory"] == 2
+    assert http.get(f"/v1/agents/{made(http)}/context").json()["num_archival_memory"] == 0

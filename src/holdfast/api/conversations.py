@@ -189,7 +189,8 @@ async def cancel(
 async def context(rooms: InRooms, actor: AsActor, conversation_id: Reference, agent_id: str | None = None) -> Json:
     """What the model would read now; of the default conversation, `/v1/agents/{id}/context` tells the same."""
     conversation = await rooms.conversations.find(actor, conversation_id, agent_id)
-    return Json(context_wire(await rooms.upkeep.overview(conversation.id)))
+    passages = await rooms.archives.count_of_agent(conversation.agent_id)
+    return Json(context_wire(await rooms.upkeep.overview(conversation.id), passages))
 
 
 @router.post("/{conversation_id}/compact")

@@ -160,7 +160,8 @@ async def recompile(rooms: InRooms, actor: AsActor, agent_id: AgentId, dry_run: 
 async def context(rooms: InRooms, actor: AsActor, agent_id: AgentId, conversation_id: str | None = None) -> Json:
     reference = conversation_id or "default"
     conversation = await rooms.conversations.find(actor, reference, agent_id)
-    return Json(context_wire(await rooms.upkeep.overview(conversation.id)))
+    passages = await rooms.archives.count_of_agent(conversation.agent_id)
+    return Json(context_wire(await rooms.upkeep.overview(conversation.id), passages))
 
 
 @router.patch("/agents/{agent_id}/messages/{message_id}")

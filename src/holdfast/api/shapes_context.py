@@ -22,7 +22,7 @@ from holdfast.engine.preview import Overview
 from holdfast.ports.search import Hit
 
 
-def context_wire(seen: Overview) -> dict[str, Any]:
+def context_wire(seen: Overview, passages: int) -> dict[str, Any]:
     situation, request = seen.preview.situation, seen.preview.request
     messages = request.messages
     summary = next((m.body.text for m in messages if isinstance(m.body, SummaryBody)), None)
@@ -31,7 +31,7 @@ def context_wire(seen: Overview) -> dict[str, Any]:
         "context_window_size_max": seen.window,
         "context_window_size_current": seen.total,
         "num_messages": len(messages),
-        "num_archival_memory": 0,
+        "num_archival_memory": passages,
         "num_recall_memory": situation.next_seq,
         "num_tokens_external_memory_summary": 0,
         "external_memory_summary": "",

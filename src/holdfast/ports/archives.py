@@ -71,6 +71,10 @@ class ArchiveStore(Protocol):
 
     async def of_agent(self, actor: Actor, agent_id: str, search: str | None, page: Page) -> Sequence[Passage]: ...
 
+    async def count_of_agent(self, agent_id: str) -> int:
+        """How many passages the agent can reach."""
+        ...
+
     async def search(self, wanted: PassageSearch) -> Sequence[FoundPassage]:
         """The best first, and of equals the newest."""
         ...

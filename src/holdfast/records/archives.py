@@ -63,6 +63,9 @@ class Archives:
     async def of_agent(self, actor: Actor, agent_id: str, search: str | None, page: Page) -> Sequence[Passage]:
         return await self._store.of_agent(actor, agent_id, search, page)
 
+    async def count_of_agent(self, agent_id: str) -> int:
+        return await self._store.count_of_agent(agent_id)
+
     async def search(self, actor: Actor, wanted: PassageSearch) -> Sequence[FoundPassage]:
         if wanted.archive_id is not None:
             await self._store.get(actor, wanted.archive_id)

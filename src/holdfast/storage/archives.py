@@ -63,6 +63,9 @@ class SqlArchives:
     async def of_agent(self, actor: Actor, agent_id: str, search: str | None, page: Page) -> Sequence[Passage]:
         return await self._database.read(_of_agent, actor, agent_id, search, page)
 
+    async def count_of_agent(self, agent_id: str) -> int:
+        return await self._database.read(_count_of_agent, agent_id)
+
     async def search(self, wanted: PassageSearch) -> Sequence[FoundPassage]:
         return await self._database.read(_search, wanted)
 
@@ -208,3 +211,8 @@ def _conditions(connection: Connection, wanted: PassageSearch) -> list[ColumnEle
         join = and_ if wanted.tag_match == "all" else or_
         found.append(join(*(holds(connection, passages.c.document, "tags", tag) for tag in wanted.tags)))
     return found
+
+
+def _count_of_agent(connection: Connection, agent_id: str) -> int:
+    reached = select(func.count()).where(passages.c.archive_id.in_(_used_by(agent_id)))
+    return int(connection.execute(reached).scalar_one())
