@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from splintr import Tokenizer
 
 from holdfast.core import tokens
 from holdfast.providers import tokenizers
-
-splintr = pytest.importorskip("splintr", reason="holdfast[tokenizers] is not installed")
 
 HERE = Path(__file__)
 ROOT = HERE.parents[2]
@@ -49,18 +48,11 @@ def test_a_model_without_a_published_tokenizer_is_estimated() -> None:
         assert tokenizers.count(model, TEXTS["prose"]) == tokens.of_text(TEXTS["prose"])
 
 
-def test_without_the_extra_everything_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "splintr", None)
-    tokenizers._tokenizer.cache_clear()
-    assert tokenizers.count("gpt-4o", TEXTS["code"]) == tokens.of_text(TEXTS["code"])
-    tokenizers._tokenizer.cache_clear()
-
-
 @pytest.mark.parametrize("kind", TEXTS)
 def test_the_estimate_is_near_what_real_tokenizers_count(kind: str) -> None:
     """Within a third or so of the mean of eight vocabularies, and never less than half of what any of them counts."""
     text = TEXTS[kind]
-    counts = [len(splintr.Tokenizer.from_pretrained(name).encode(text)) for name in VOCABULARIES]
+    counts = [len(Tokenizer.from_pretrained(name).encode(text)) for name in VOCABULARIES]
     estimate, mean = tokens.of_text(text), sum(counts) / len(counts)
     assert 0.65 < estimate / mean < 1.4, (kind, estimate, counts)
     assert estimate > max(counts) / 2

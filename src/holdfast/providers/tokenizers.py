@@ -1,23 +1,19 @@
 """Counting tokens with the model's own tokenizer, where we have it.
 
-The vocabularies come inside a wheel (`holdfast[tokenizers]`, see docs/decisions), so nothing is fetched. It is loaded
-with the first count, and each vocabulary with its first text. A model whose tokenizer nobody has published (Claude),
-one that we do not know, and an install without the extra get the estimate of `core.tokens`. Used for what people look
-at and where a compaction hangs on it, never on the path of a run.
+The vocabularies come inside a wheel (docs/decisions/0020), so nothing is fetched; each is loaded with its first text. A
+model whose tokenizer nobody has published (Claude) and one that we do not know get the estimate of `core.tokens`. Used
+for what people look at and where a compaction hangs on it, never on the path of a run.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from functools import lru_cache
-from importlib import import_module
-from typing import Any
+
+from splintr import AnyTokenizer, Tokenizer
 
 from holdfast.core import tokens
 from holdfast.providers.windows import own_name
-
-log = logging.getLogger("holdfast.providers")
 
 # The first pattern that the model's name begins with wins.
 _VOCABULARIES = (
@@ -39,8 +35,8 @@ _VOCABULARIES = (
 
 def count(model: str, text: str) -> int:
     """Tokens of a text as this model reads it."""
-    tokenizer = _tokenizer(_vocabulary(model))
-    return tokens.of_text(text) if tokenizer is None else len(tokenizer.encode_ordinary(text))
+    vocabulary = _vocabulary(model)
+    return tokens.of_text(text) if vocabulary is None else len(_tokenizer(vocabulary).encode_ordinary(text))
 
 
 def _vocabulary(model: str) -> str | None:
@@ -49,11 +45,5 @@ def _vocabulary(model: str) -> str | None:
 
 
 @lru_cache(maxsize=len(_VOCABULARIES))
-def _tokenizer(vocabulary: str | None) -> Any:
-    if vocabulary is None:
-        return None
-    try:
-        return import_module("splintr").Tokenizer.from_pretrained(vocabulary)
-    except ImportError:
-        log.info("tokens of %s models are estimated; holdfast[tokenizers] would count them", vocabulary)
-        return None
+def _tokenizer(vocabulary: str) -> AnyTokenizer:
+    return Tokenizer.from_pretrained(vocabulary)
