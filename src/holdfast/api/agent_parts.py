@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException
+from fastapi import HTTPException
 from pydantic import ConfigDict
 
 from holdfast.api.agent_answers import answer_one
@@ -14,12 +14,13 @@ from holdfast.api.listing import sorted_by
 from holdfast.api.parameters import AgentId, AsActor, BlockId, InRooms, Modern, ToolId, page
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
+from holdfast.api.routing import routes
 from holdfast.api.shapes_agents import memory_wire
 from holdfast.api.shapes_records import block_wire, tool_wire
 from holdfast.core.records import Actor
 from holdfast.ports.paging import Page
 
-router = APIRouter(prefix="/{agent_id}")  # included by `api.agents`
+router = routes("/v1/agents/{agent_id}", "agents")
 
 
 class WantsApproval(Wire):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 
-from holdfast.api import agent_parts
 from holdfast.api.agent_answers import answer_many, answer_one
 from holdfast.api.agent_bodies import ChangedAgent, NewAgent
 from holdfast.api.bodies import body_of
@@ -15,12 +14,12 @@ from holdfast.api.includes import Included
 from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.api.parameters import AgentId, AsActor, InRooms, page
 from holdfast.api.responses import Json
+from holdfast.api.routing import routes
 from holdfast.core.lifecycle import StopReason
 from holdfast.ports.agents import AgentFilter
 from holdfast.ports.paging import Page
 
-router = APIRouter(prefix="/v1/agents", tags=["agents"])
-router.include_router(agent_parts.router)
+router = routes("/v1/agents", "agents")
 
 
 async def _filter(

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from holdfast import __version__
 from holdfast.api import (
+    agent_parts,
     agents,
     approvals,
     archival,
@@ -35,6 +36,7 @@ from holdfast.core.records import Actor
 MODULES = (
     health,
     messages,
+    agent_parts,
     agents,
     tool_runs,
     tools,
@@ -58,7 +60,7 @@ def make_app(lifespan: Lifespan | None) -> FastAPI:
     problems.install(app)
     app.add_exception_handler(BodyTooLarge, _too_large)
     for module in MODULES:
-        app.include_router(module.router)
+        app.router.routes.extend(module.router.routes)  # not `include_router`, which would build every route again
     return app
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from starlette.responses import StreamingResponse
 
 from holdfast.api.bodies import Wire, body_of
@@ -19,6 +19,7 @@ from holdfast.api.parameters import AsActor, InRooms, page
 from holdfast.api.responses import Json, moment
 from holdfast.api.resuming import LAST_NUMBER, number_in
 from holdfast.api.rooms import Rooms
+from holdfast.api.routing import routes
 from holdfast.api.shapes_approvals import allowance_wire, approval_wire
 from holdfast.api.shapes_runs import run_wire
 from holdfast.core.errors import Invalid, NotFound
@@ -27,7 +28,7 @@ from holdfast.core.records import Actor
 from holdfast.ports.approvals import ApprovalFilter
 from holdfast.ports.paging import Page
 
-router = APIRouter(prefix="/v1/approvals")
+router = routes("/v1/approvals")
 
 LOOK_SECONDS = 0.5
 PING_LOOKS = 40

@@ -5,17 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from holdfast.api.archives import NewPassage, in_utc, passage_wire
 from holdfast.api.bodies import body_of
 from holdfast.api.parameters import AgentId, ArchiveId, AsActor, InRooms, PassageId
 from holdfast.api.responses import Json
+from holdfast.api.routing import routes
 from holdfast.core.outward import date_text
 from holdfast.ports.archives import PassageSearch
 from holdfast.ports.paging import Page
 
-router = APIRouter(prefix="/v1/agents/{agent_id}", tags=["agents"])
+router = routes("/v1/agents/{agent_id}", "agents")
 
 
 @router.get("/archival-memory")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from pydantic import Field
 
 from holdfast.api.agent_answers import answer_many
@@ -14,12 +14,13 @@ from holdfast.api.includes import Included
 from holdfast.api.listing import sorted_by
 from holdfast.api.parameters import ArchiveId, AsActor, InRooms, PassageId, page
 from holdfast.api.responses import Json, moment
+from holdfast.api.routing import routes
 from holdfast.core.records import Archive, Passage
 from holdfast.ports.agents import AgentFilter
 from holdfast.ports.archives import PassageSearch
 from holdfast.ports.paging import Page
 
-router = APIRouter(prefix="/v1", tags=["archives"])
+router = routes("/v1", "archives")
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000)]
 Tags = Annotated[list[str], Field(max_length=100)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from pydantic import Field
 
 from holdfast.api.agent_answers import answer_many
@@ -13,12 +13,13 @@ from holdfast.api.includes import Included
 from holdfast.api.listing import sorted_by
 from holdfast.api.parameters import AsActor, BlockId, InRooms, page
 from holdfast.api.responses import Json
+from holdfast.api.routing import routes
 from holdfast.api.shapes_records import block_wire
 from holdfast.ports.agents import AgentFilter
 from holdfast.ports.blocks import BlockFilter
 from holdfast.ports.paging import Page
 
-router = APIRouter(prefix="/v1/blocks", tags=["blocks"])
+router = routes("/v1/blocks", "blocks")
 
 LARGEST = 2**31 - 1
 

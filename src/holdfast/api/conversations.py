@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Query
+from fastapi import Depends, Header, Path, Query
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.responses import Response
@@ -20,6 +20,7 @@ from holdfast.api.parameters import AsActor, Body, InRooms, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import Resumed, number_in, run_to_resume
 from holdfast.api.rooms import Rooms
+from holdfast.api.routing import routes
 from holdfast.api.shapes_context import context_wire
 from holdfast.api.shapes_runs import conversation_wire
 from holdfast.core.errors import InvalidArgument, NothingToCancel
@@ -29,7 +30,7 @@ from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 from holdfast.records.agent_model import check_handle
 
-router = APIRouter(prefix="/v1/conversations")
+router = routes("/v1/conversations")
 
 _UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 Reference = Annotated[str, Path(pattern=f"^(default|conv-{_UUID4}|agent-{_UUID4})$")]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from holdfast import __version__
 from holdfast.api.parameters import InRooms
 from holdfast.api.responses import Json
+from holdfast.api.routing import routes
 
-router = APIRouter(prefix="/v1", tags=["health"])
+router = routes("/v1", "health")
 
 SPOKEN_VERSION = "0.16.8"  # the server whose API we speak; clients compare it as a semantic version
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
@@ -14,13 +13,14 @@ from holdfast.api.mcp_servers import AgentIdInQuery, Config
 from holdfast.api.parameters import AsActor, InRooms
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
+from holdfast.api.routing import routes
 from holdfast.api.shapes_mcp import mcp_server_wire, offered_wire, refreshed_wire
 from holdfast.api.shapes_records import tool_wire
 from holdfast.api.tool_runs import ToolRun, execution_wire
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Actor, McpServer, Tool
 
-router = APIRouter(prefix="/v1/tools/mcp/servers", tags=["mcp"])
+router = routes("/v1/tools/mcp/servers", "mcp")
 
 
 class FlatServer(Config):

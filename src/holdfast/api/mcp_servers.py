@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
@@ -12,11 +12,12 @@ from holdfast.api.bodies import Wire, body_of
 from holdfast.api.mcp_connecting import as_stream, connecting
 from holdfast.api.parameters import AsActor, InRooms, ToolId, id_pattern
 from holdfast.api.responses import Json
+from holdfast.api.routing import routes
 from holdfast.api.shapes_mcp import mcp_server_wire, refreshed_wire
 from holdfast.api.shapes_records import tool_wire
 from holdfast.api.tool_runs import ToolRun, execution_wire
 
-router = APIRouter(prefix="/v1/mcp-servers", tags=["mcp-servers"])
+router = routes("/v1/mcp-servers", "mcp-servers")
 
 ServerId = Annotated[str, Path(pattern=id_pattern("mcp_server"))]
 AgentIdInQuery = Annotated[str | None, Query(pattern=id_pattern("agent"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
@@ -18,6 +18,7 @@ from holdfast.api.naming import IdempotencyKey
 from holdfast.api.parameters import AgentId, AsActor, Body, InRooms, MessageId, page
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
+from holdfast.api.routing import routes
 from holdfast.api.shapes_context import context_wire, hit_wire
 from holdfast.api.shapes_runs import run_wire
 from holdfast.core.errors import InvalidArgument, NotFound, NothingToCancel, TellTheModel
@@ -26,7 +27,7 @@ from holdfast.core.records import Actor, Run
 from holdfast.ports.history import MessageScope, RunFilter
 from holdfast.ports.paging import Page
 
-router = APIRouter(prefix="/v1")
+router = routes("/v1")
 
 
 @router.post("/agents/{agent_id}/messages")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from holdfast.api.parameters import AsActor, InRooms
 from holdfast.api.responses import Json
+from holdfast.api.routing import routes
 from holdfast.api.shapes_models import category_of, embedding_wire, model_wire
 
-router = APIRouter(prefix="/v1/models", tags=["models"])
+router = routes("/v1/models", "models")
 
 
 @router.get("")

@@ -10,18 +10,19 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field
 
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.parameters import AsActor, InRooms, id_pattern, page
 from holdfast.api.responses import Json, moment
+from holdfast.api.routing import routes
 from holdfast.core.errors import Invalid
 from holdfast.core.records import Provider
 from holdfast.ports.paging import Page
 from holdfast.ports.providers import OwnProvider
 
-router = APIRouter(prefix="/v1/providers", tags=["providers"])
+router = routes("/v1/providers", "providers")
 
 ProviderId = Annotated[str, Path(pattern=id_pattern("provider"))]
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from starlette.responses import Response
 
 from holdfast.api import message_lists, watching
 from holdfast.api.parameters import AsActor, Body, InRooms, StepId, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import Resumed, number_in
+from holdfast.api.routing import routes
 from holdfast.api.run_filters import AskedRuns, RunsPage
 from holdfast.api.shapes_runs import run_metrics_wire, run_wire, step_metrics_wire, step_wire, trace_wire, usage_wire
 from holdfast.core.errors import InvalidArgument
@@ -19,7 +20,7 @@ from holdfast.core.records import Run
 from holdfast.ports.history import MessageScope, RunFilter, StepFilter
 from holdfast.ports.paging import Page
 
-router = APIRouter(prefix="/v1")
+router = routes("/v1")
 
 
 @router.get("/runs")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from holdfast.api.agent_bodies import VariableName, VariableValue
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.parameters import AgentId, AsActor, InRooms
 from holdfast.api.responses import Json
+from holdfast.api.routing import routes
 from holdfast.api.tools import PipRequirement, Requirement
 from holdfast.core.messages import Message, ToolResult, ToolReturnsBody
 from holdfast.core.outward import outward, result_wire
 from holdfast.ports.ids import new_id
 from holdfast.ports.toolbox import ToolOutcome
 
-router = APIRouter(tags=["tools"])
+router = routes("", "tools")
 
 NO_ID = "null"  # what clients are used to read where there is no call and no message
 

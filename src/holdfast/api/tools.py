@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from pydantic import ConfigDict, Field, model_validator
 
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.listing import sorted_by
 from holdfast.api.parameters import AsActor, InRooms, ToolId, page
 from holdfast.api.responses import Json
+from holdfast.api.routing import routes
 from holdfast.api.shapes_records import tool_wire
 from holdfast.ports.paging import Page
 from holdfast.ports.requirements import MOST_REQUIREMENTS, requirement_text
 from holdfast.ports.tools import ToolFilter
 
-router = APIRouter(prefix="/v1/tools", tags=["tools"])
+router = routes("/v1/tools", "tools")
 
 OURS = (
     "letta_core",
