@@ -32,6 +32,7 @@ from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.webhooks import Mail, Webhooks
 from holdfast.engine.wiring import Wiring
 from holdfast.outbound.client import GuardedClient
+from holdfast.outbound.pictures import FetchedPictures
 from holdfast.outbound.resolving import GuardedAddresses
 from holdfast.outbound.session import guarded_session
 from holdfast.ports.bus import Bus
@@ -137,7 +138,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             owner=presence.owner,
             bus=bus,
             feed=Feed(store, bus),
-            outbound=outbound,
+            pictures=FetchedPictures(outbound),
             lease_seconds=settings.lease_seconds,
             most_runs=settings.most_runs,
             traces=traces if settings.trace_retention_days else None,
@@ -263,7 +264,7 @@ def _rooms(
         models=models,
         providers=providers,
         traces=traces,
-        agents=Agents(SqlAgents(database), models, clock, sealer),
+        agents=Agents(SqlAgents(database), models, clock, sealer, wiring.pictures),
         tools=Tools(SqlTools(database), SourceSchemas(), clock),
         mcp_servers=McpServers(SqlMcpServers(database), mcp, sealer, clock),
         blocks=Blocks(SqlBlocks(database), clock),

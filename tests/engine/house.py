@@ -183,7 +183,7 @@ async def opened(
         model,
         toolbox,
         wiring,
-        Agents(SqlAgents(database), models, clock, AesSealer("a key", Path(), makes_key=False)),
+        Agents(SqlAgents(database), models, clock, AesSealer("a key", Path(), makes_key=False), wiring.pictures),
         Tools(SqlTools(database), SourceSchemas(), clock),
         SqlConversations(database, clock),
         SqlHistory(database),

@@ -15,9 +15,13 @@ from engine.house import opened
 from holdfast.core.errors import Invalid
 from holdfast.core.messages import Draft, Image, Part, Text, ToolResult, ToolReturnsBody, UserBody
 from holdfast.core.model import ToolSpec
-from holdfast.engine import pictures
+from holdfast.core.request import RunRequest
+from holdfast.outbound import pictures
 from holdfast.outbound.client import GuardedClient
+from holdfast.outbound.pictures import FetchedPictures
+from holdfast.ports.agents import AgentFilter
 from holdfast.ports.outbound import OutboundAnswer, OutboundRequest
+from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"kelp"
@@ -79,7 +83,7 @@ def speaking(*parts: Part) -> tuple[Draft, ...]:
 async def test_an_image_by_url_is_fetched_once_and_sent_by_value_with_every_step(
     database_url: str, site: Site, client: GuardedClient
 ) -> None:
-    async with opened(database_url, outbound=client) as house:
+    async with opened(database_url, pictures=FetchedPictures(client)) as house:
         conversation = await house.agent("look")
         house.model.script(Call("look"))
         house.model.script(Say("Kelp."))
@@ -94,7 +98,7 @@ async def test_an_image_by_url_is_fetched_once_and_sent_by_value_with_every_step
 async def test_an_image_in_a_clients_tool_return_is_fetched_too(
     database_url: str, site: Site, client: GuardedClient
 ) -> None:
-    async with opened(database_url, outbound=client) as house:
+    async with opened(database_url, pictures=FetchedPictures(client)) as house:
         conversation = await house.agent()
         house.model.script(Call("draw", id="c1"))
         house.model.script(Say("Nice."))
@@ -105,6 +109,32 @@ async def test_an_image_in_a_clients_tool_return_is_fetched_too(
         last = house.model.requests[-1].messages[-1].body
     assert isinstance(last, ToolReturnsBody)
     assert last.results[0].content[1] == Image(url=f"{site.url}/kelp.png", data=DATA, media_type="image/png")
+
+
+async def test_an_image_in_an_agents_first_messages_is_fetched_before_the_agent_is_born(
+    database_url: str, site: Site, client: GuardedClient
+) -> None:
+    async with opened(database_url, pictures=FetchedPictures(client)) as house:
+        conversation = await house.agent(initial_message_sequence=speaking(Image(url=f"{site.url}/kelp.png")))
+        house.model.script(Say("Kelp."))
+        await house.finished(conversation, "What was it?")
+        first = house.model.requests[0].messages[1].body
+        assert first == UserBody((Image(url=f"{site.url}/kelp.png", data=DATA, media_type="image/png"),))
+        with pytest.raises(Invalid, match="its server answered 404"):
+            await house.agent(name="Unborn", initial_message_sequence=speaking(Image(url=f"{site.url}/gone")))
+        assert await house.agents.count(DEFAULT_ACTOR, AgentFilter(name="Unborn")) == 0
+
+
+async def test_the_preview_of_a_request_holds_the_image_that_would_be_sent(
+    database_url: str, site: Site, client: GuardedClient
+) -> None:
+    async with opened(database_url, pictures=FetchedPictures(client)) as house:
+        conversation = await house.agent()
+        request = RunRequest(messages=speaking(Image(url=f"{site.url}/kelp.png")))
+        preview = await house.upkeep.preview(conversation, request)
+        house.model.script(Say("Kelp."))
+        await house.finished(conversation, messages=request.messages)
+        assert [m.body for m in preview.request.messages] == [m.body for m in house.model.requests[0].messages]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +151,7 @@ async def test_a_url_without_an_image_is_refused_and_nothing_has_changed(
     database_url: str, site: Site, client: GuardedClient, path: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pictures, "IMAGE_SECONDS", 0.5 if path == "/drip.png" else 10.0)
-    async with opened(database_url, outbound=client) as house:
+    async with opened(database_url, pictures=FetchedPictures(client)) as house:
         conversation = await house.agent()
         with pytest.raises(Invalid, match=why):
             await house.start(conversation, messages=speaking(Image(url=site.url + path)))
@@ -146,7 +176,7 @@ async def test_an_image_url_that_leads_inside_is_refused_before_anything_is_aske
     tmp_path: object, site: Site, url: str
 ) -> None:
     guarded = GuardedClient()
-    async with opened(f"sqlite:///{tmp_path}/house.db", outbound=guarded) as house:
+    async with opened(f"sqlite:///{tmp_path}/house.db", pictures=FetchedPictures(guarded)) as house:
         conversation = await house.agent()
         image = Image(url=url.format(port=site.url.rpartition(":")[2]))
         with pytest.raises(Invalid, match="was not fetched"):
@@ -173,7 +203,7 @@ class Outside:
 
 async def test_all_images_of_a_request_together_have_a_bound_too(tmp_path: object) -> None:
     outside = Outside(PNG + bytes(9 * 1024 * 1024))
-    async with opened(f"sqlite:///{tmp_path}/house.db", outbound=outside) as house:
+    async with opened(f"sqlite:///{tmp_path}/house.db", pictures=FetchedPictures(outside)) as house:
         conversation = await house.agent()
         many = tuple(Image(url=f"https://x/{n}.png") for n in range(pictures.MAX_IMAGES + 1))
         with pytest.raises(Invalid, match="can have 20 images"):

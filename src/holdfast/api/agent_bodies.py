@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field
 from holdfast.api.blocks import LARGEST, NewBlock
 from holdfast.api.bodies import Wire
 from holdfast.api.context_bodies import BudgetIn, CompactionIn
+from holdfast.api.inputs import MessageIn
 from holdfast.core.lifecycle import StopReason
 
 AgentType = Literal[
@@ -110,20 +111,18 @@ class ChangedAgent(Wire):
     last_run_duration_ms: Annotated[int, Field(ge=0)] | None = None
 
 
-class InitialMessage(Wire):
-    role: Literal["user", "system", "assistant"]
-    content: str | list[dict[str, Any]]
-    name: str | None = None
-    otid: str | None = None
-    sender_id: str | None = None
-    group_id: str | None = None
-
-
 class NewAgent(ChangedAgent):
     agent_type: AgentType | None = None
     tools: list[str] | None = None
     memory_blocks: list[NewBlock] | None = None
-    initial_message_sequence: list[InitialMessage] | None = None
+    initial_message_sequence: list[MessageIn] | None = None
     include_base_tools: bool = True
     enable_reasoner: bool | None = None
     max_reasoning_tokens: Count | None = None
+
+    def given(self) -> dict[str, Any]:
+        """The messages to begin with are read as those of any request."""
+        given = super().given()
+        if self.initial_message_sequence:
+            given["initial_message_sequence"] = [message.draft() for message in self.initial_message_sequence]
+        return given

@@ -56,7 +56,7 @@ class Engine:
         return await once(store, conversation_id, request, lambda: self._start(actor, conversation_id, request))
 
     async def _start(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
-        request = await with_pictures(request, self._wiring.outbound)
+        request = await with_pictures(request, self._wiring.pictures)
         for _ in range(MAX_LOOKS):
             try:
                 if self.work.room > 0:

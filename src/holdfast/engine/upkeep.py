@@ -17,6 +17,7 @@ from holdfast.core.state import Compact, CompactionFailed, Way
 from holdfast.engine import compaction
 from holdfast.engine.loading import scene_of, state_of
 from holdfast.engine.model_call import handle_of
+from holdfast.engine.pictures import with_pictures
 from holdfast.engine.preview import Overview, Preview, next_request, overview
 from holdfast.engine.terms import terms_of
 from holdfast.engine.wiring import Wiring
@@ -87,6 +88,7 @@ class Upkeep:
 
     async def preview(self, conversation_id: str, request: RunRequest) -> Preview:
         """What the model would be sent if this request were made."""
+        request = await with_pictures(request, self._wiring.pictures)
         return await next_request(self._wiring, conversation_id, request)
 
     async def recompile(self, conversation_id: str, *, dry_run: bool) -> str:

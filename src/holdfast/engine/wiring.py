@@ -13,7 +13,7 @@ from holdfast.engine.tracing import Tracing
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.ports.model import ModelDirectory
-from holdfast.ports.outbound import Outbound
+from holdfast.ports.pictures import Pictures
 from holdfast.ports.runs import RunStore
 from holdfast.ports.toolbox import Toolbox, ToolLimits
 
@@ -35,7 +35,7 @@ class Wiring:
     owner: str  # this process, as leases name it
     bus: Bus
     feed: Feed
-    outbound: Outbound | None = None  # the way to URLs that users give; without one, images stay URLs
+    pictures: Pictures | None = None  # fetches images that users name by URL; without it they stay URLs
     lease_seconds: float = 10.0
     most_runs: int = 256  # driven here at once; 0: this process accepts and shows runs, and others drive them
     tool_limits: ToolLimits = field(default_factory=ToolLimits)

@@ -15,8 +15,9 @@ from typing import Any
 
 from holdfast.core.errors import InvalidArgument
 from holdfast.core.expiry import parse_expiry
-from holdfast.core.messages import Message
+from holdfast.core.messages import Draft, Message
 from holdfast.core.model_settings import check_settings
+from holdfast.core.pictures import draft_with, urls_in
 from holdfast.core.policies import parse_policies
 from holdfast.core.prompt import DEFAULT_PROMPT
 from holdfast.core.records import Actor, Agent, Block, Conversation, Tool
@@ -25,6 +26,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.paging import Page
+from holdfast.ports.pictures import Pictures
 from holdfast.ports.sealing import Sealer, WrongKey
 from holdfast.records.agent_model import check_handle, handle_in, model_fields
 from holdfast.records.base_tools import ATTACHED_BY_DEFAULT, base_tools_for
@@ -62,13 +64,22 @@ _CHANGED_ONLY = ("last_stop_reason", "last_run_completion", "last_run_duration_m
 
 
 class Agents:
-    """`given` is what the client sent, by the names of the wire; a null says nothing. Secrets are stored sealed."""
+    """`given` is what the client sent, by the names of the wire; a null says nothing. Messages to begin with are drafts
+    already. Secrets are stored sealed."""
 
-    def __init__(self, store: AgentStore, models: ModelDirectory, clock: Clock, sealer: Sealer) -> None:
+    def __init__(
+        self,
+        store: AgentStore,
+        models: ModelDirectory,
+        clock: Clock,
+        sealer: Sealer,
+        pictures: Pictures | None = None,
+    ) -> None:
         self._store = store
         self._models = models
         self._clock = clock
         self._sealer = sealer
+        self._pictures = pictures
 
     async def create(self, actor: Actor, given: Mapping[str, Any]) -> str:
         """The new agent's id."""
@@ -76,7 +87,8 @@ class Agents:
         if handle is None:
             raise InvalidArgument("Must specify either model or llm_config in request")
         await self._check_models(actor, handle, given)
-        new = new_agent(actor, self._sealed(given), self._clock.now())
+        first = await self._with_pictures(given.get("initial_message_sequence") or ())
+        new = new_agent(actor, self._sealed(given), first, self._clock.now())
         await self._store.create(new)
         return new.agent_id
 
@@ -131,6 +143,13 @@ class Agents:
         for named in (*([handle] if handle else ()), *fallbacks):
             await check_handle(self._models, named, actor.org_id)
 
+    async def _with_pictures(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
+        urls = urls_in(drafts)
+        if self._pictures is None or not urls:
+            return drafts
+        fetched = await self._pictures.fetched(urls)
+        return [draft_with(draft, fetched) for draft in drafts]
+
     def _sealed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """The older name of `secrets` is read too; where both name a variable, the newer counts."""
         older, newer = given.get("tool_exec_environment_variables"), given.get("secrets")
@@ -160,7 +179,7 @@ class Agents:
 # ---- birth --------------------------------------------------------------------------------------------------
 
 
-def new_agent(actor: Actor, given: Mapping[str, Any], now: datetime) -> NewAgent:
+def new_agent(actor: Actor, given: Mapping[str, Any], first: Sequence[Draft], now: datetime) -> NewAgent:
     agent_id = new_id("agent")
     stamp: dict[str, Any] = {
         "created_at": now,
@@ -177,13 +196,12 @@ def new_agent(actor: Actor, given: Mapping[str, Any], now: datetime) -> NewAgent
     if SUBAGENT_TAG in agent.tags:
         agent = replace(agent, hidden=True)
     conversation = Conversation(id=new_id("conv"), org_id=actor.org_id, agent_id=agent_id, is_default=True, **stamp)
-    first = opening(agent_id, conversation, given.get("initial_message_sequence") or ())
     names = (*(given.get("tools") or ()), *(ATTACHED_BY_DEFAULT if given.get("include_base_tools", True) else ()))
     return NewAgent(
         agent_id=agent_id,
         org_id=actor.org_id,
         conversation=conversation,
-        finish=partial(_finished, agent, conversation, first),
+        finish=partial(_finished, agent, conversation, opening(conversation, first)),
         new_blocks=tuple(new_block(actor, block, now) for block in given.get("memory_blocks") or ()),
         block_ids=tuple(given.get("block_ids") or ()),
         base_tools=base_tools_for(actor, names, now),
