@@ -38,7 +38,14 @@ class Book:
     approved: Counter[str] = field(default_factory=Counter)  # call -> how often somebody said yes
     unknown: set[str] = field(default_factory=set)  # calls that were lost and asked about
     told: Counter[str] = field(default_factory=Counter)
+    under_way: set[str] = field(default_factory=set)  # runs that were acknowledged and have not come to rest
+    most_at_once: int = 0
     problems: list[str] = field(default_factory=list)
+
+    def acknowledge(self, run_id: str, agent_id: str, text: str) -> None:
+        self.acknowledged[run_id] = (agent_id, text)
+        self.under_way.add(run_id)
+        self.most_at_once = max(self.most_at_once, len(self.under_way))
 
 
 @dataclass(slots=True)
@@ -165,7 +172,7 @@ class Person:
         if road < 0.6:
             await self.line.attempt("POST", path, body, key)  # also a run that failed is answered with a 500
         run = await self.line.ask("POST", f"{path}/async", body, key)  # the same request again is the same run
-        self._acknowledge(run["id"], text)
+        self.book.acknowledge(run["id"], self.agent_id, text)
         return str(run["id"])
 
     async def _streamed(self, path: str, body: dict[str, Any], text: str, key: str) -> str:
@@ -177,12 +184,9 @@ class Person:
             if records is None:
                 await asyncio.sleep(WAY_PAUSE_SECONDS)
         run_id = str(_data(records[0])["run_id"])
-        self._acknowledge(run_id, text)
+        self.book.acknowledge(run_id, self.agent_id, text)
         self.book.seen.setdefault(run_id, [record for record in records if not record.endswith("[DONE]")])
         return run_id
-
-    def _acknowledge(self, run_id: str, text: str) -> None:
-        self.book.acknowledged[run_id] = (self.agent_id, text)
 
     # ---- what comes after -------------------------------------------------------------------------------------------
 
@@ -203,6 +207,7 @@ class Person:
     async def at_rest(self, run_id: str) -> None:
         while await self._is_active(run_id):  # noqa: ASYNC110 - over HTTP one can only ask
             await asyncio.sleep(0.25)
+        self.book.under_way.discard(run_id)
 
     async def _is_active(self, run_id: str) -> bool:
         run = await self.line.ask("GET", f"/v1/runs/{run_id}")
@@ -225,7 +230,7 @@ class Person:
         except Refused as refused:
             self._refused(refused)
             return
-        self._acknowledge(run["id"], "")
+        self.book.acknowledge(run["id"], self.agent_id, "")
         await self.at_rest(run["id"])
 
     async def _cancel(self, run_id: str) -> None:

@@ -77,6 +77,7 @@ async def rage(plan: Plan) -> Report:
     if not verdict.wrong:
         shutil.rmtree(folder, ignore_errors=True)
     wrong = tuple(verdict.wrong)
+    verdict.counted["most runs at once"] = book.most_at_once
     return Report(plan, time.monotonic() - began, nemesis.done, book.told, verdict.counted, wrong)
 
 
