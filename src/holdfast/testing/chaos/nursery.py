@@ -17,6 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO
 
+from holdfast.tools import linux
+
 
 class Nursery:
     def __init__(self) -> None:
@@ -64,6 +66,7 @@ def _serve_orders() -> None:
 
 def _be(environment: dict[str, str], arguments: list[str], log: str) -> None:
     """In the child: as if it had just been started with these."""
+    linux.die_with_parent()  # with the nursery, which ends when whoever opened it does
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     os.environ.clear()
