@@ -9,7 +9,7 @@ from starlette.responses import StreamingResponse
 
 from holdfast.api.bodies import body_of
 from holdfast.api.mcp_connecting import as_stream, connecting
-from holdfast.api.mcp_servers import AgentIdInQuery, Config
+from holdfast.api.mcp_servers import Config, SecretsOfAgent
 from holdfast.api.parameters import AsActor, InRooms
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
@@ -101,12 +101,7 @@ async def delete_mcp_server_by_name(rooms: InRooms, actor: AsActor, server_name:
 
 
 @router.post("/{server_name}/resync")
-async def resync_mcp_server_tools(
-    rooms: InRooms, actor: AsActor, server_name: str, agent_id: AgentIdInQuery = None
-) -> Json:
-    secrets: dict[str, str] = {}
-    if agent_id is not None:
-        secrets = dict((await rooms.agents.get(actor, agent_id, frozenset({"secrets"}))).agent.secrets)
+async def resync_mcp_server_tools(rooms: InRooms, actor: AsActor, server_name: str, secrets: SecretsOfAgent) -> Json:
     server = await rooms.mcp_servers.named(actor, server_name)
     return Json(refreshed_wire(await rooms.mcp_servers.refresh(actor, server.id, secrets)))
 

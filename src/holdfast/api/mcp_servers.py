@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Depends, Path, Query
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
@@ -20,9 +20,19 @@ from holdfast.api.tool_runs import ToolRun, execution_wire
 router = routes("/v1/mcp-servers", "mcp-servers")
 
 ServerId = Annotated[str, Path(pattern=id_pattern("mcp_server"))]
-AgentIdInQuery = Annotated[str | None, Query(pattern=id_pattern("agent"))]
-
 Values = dict[str, str]
+
+
+async def _secrets_of_agent(
+    rooms: InRooms, actor: AsActor, agent_id: Annotated[str | None, Query(pattern=id_pattern("agent"))] = None
+) -> Values:
+    """With an agent, its secrets fill the templates in a server's headers."""
+    if agent_id is None:
+        return {}
+    return dict((await rooms.agents.get(actor, agent_id, frozenset({"secrets"}))).agent.secrets)
+
+
+SecretsOfAgent = Annotated[Values, Depends(_secrets_of_agent)]
 
 
 class Config(Wire):
@@ -86,12 +96,8 @@ async def delete_mcp_server(rooms: InRooms, actor: AsActor, mcp_server_id: Serve
 
 @router.patch("/{mcp_server_id}/refresh")
 async def refresh_mcp_server_tools(
-    rooms: InRooms, actor: AsActor, mcp_server_id: ServerId, agent_id: AgentIdInQuery = None
+    rooms: InRooms, actor: AsActor, mcp_server_id: ServerId, secrets: SecretsOfAgent
 ) -> Json:
-    """With an agent, its secrets fill the templates in the server's headers."""
-    secrets: dict[str, str] = {}
-    if agent_id is not None:
-        secrets = dict((await rooms.agents.get(actor, agent_id, frozenset({"secrets"}))).agent.secrets)
     return Json(refreshed_wire(await rooms.mcp_servers.refresh(actor, mcp_server_id, secrets)))
 
 

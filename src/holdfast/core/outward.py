@@ -77,19 +77,26 @@ def summary_record(message: Message, body: SummaryBody) -> Wire:
 
 def event_record(event_id: str, run_id: str, now: datetime, data: Wire) -> Wire:
     """Something that happened beside the messages, for clients that asked for it."""
+    return {**_aside(event_id, "event_message", run_id, now), "event_type": "compaction", "event_data": data}
+
+
+def ping_wire(ping_id: str, run_id: str, now: datetime) -> Wire:
+    return _aside(ping_id, "ping", run_id, now)
+
+
+def _aside(record_id: str, kind: str, run_id: str, now: datetime) -> Wire:
+    """What records that are no messages share with those that are."""
     return {
-        "id": event_id,
+        "id": record_id,
         "date": date_text(now),
         "name": None,
-        "message_type": "event_message",
+        "message_type": kind,
         "otid": None,
         "sender_id": None,
         "step_id": None,
         "is_err": None,
         "seq_id": None,
         "run_id": run_id,
-        "event_type": "compaction",
-        "event_data": data,
     }
 
 

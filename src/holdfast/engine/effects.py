@@ -16,7 +16,7 @@ from holdfast.core.compaction import CompactionSettings
 from holdfast.core.errors import LostLease
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.messages import Part
-from holdfast.core.outward import Wire
+from holdfast.core.outward import Wire, ping_wire
 from holdfast.core.records import Run, Step
 from holdfast.core.request import RunRequest
 from holdfast.core.state import (
@@ -34,7 +34,7 @@ from holdfast.core.state import (
     State,
     ToolSettled,
 )
-from holdfast.engine import compaction, model_call, stream, tool_call
+from holdfast.engine import compaction, model_call, tool_call
 from holdfast.engine.journal import Journal
 from holdfast.engine.model_call import ModelCall
 from holdfast.engine.scene import Scene
@@ -166,7 +166,7 @@ class Effects:
     def _tell(self, text: str) -> None:
         """What a call waits for, as a ping that says so: every client knows pings, and who likes can show the words."""
         clock = self._wiring.clock
-        self._journal.show({**stream.ping_wire(self._run.id, clock.now(), new_id("ping")), "detail": text})
+        self._journal.show({**ping_wire(new_id("ping"), self._run.id, clock.now()), "detail": text})
 
     # ---- compaction ------------------------------------------------------------------------------------------------
 

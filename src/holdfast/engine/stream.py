@@ -14,7 +14,7 @@ import orjson
 from holdfast.core.budget import Spent
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.model import Usage
-from holdfast.core.outward import Wire, date_text
+from holdfast.core.outward import Wire, ping_wire
 
 DONE = "data: [DONE]\n\n"
 NO_USAGE = Usage().counted()
@@ -35,22 +35,7 @@ def error_record(data: Wire, seq: int) -> str:
 
 
 def ping_record(run_id: str, seq: int, now: datetime, ping_id: str) -> str:
-    return numbered(ping_wire(run_id, now, ping_id), seq)
-
-
-def ping_wire(run_id: str, now: datetime, ping_id: str) -> Wire:
-    return {
-        "id": ping_id,
-        "date": date_text(now),
-        "name": None,
-        "message_type": "ping",
-        "otid": None,
-        "sender_id": None,
-        "step_id": None,
-        "is_err": None,
-        "seq_id": None,
-        "run_id": run_id,
-    }
+    return numbered(ping_wire(ping_id, run_id, now), seq)
 
 
 def gap_record(run_id: str, first: int, last: int) -> str:
