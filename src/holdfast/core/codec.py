@@ -1,11 +1,14 @@
 """Bodies and answers as JSON, for the rows that keep them.
 
 Every value is an object with a `type` tag and its fields; fields at their default are left out, so adding a
-field with a default never needs a migration. Old histories must decode for ever: a tag is never reused.
+field with a default never needs a migration. Old histories must decode for ever: a tag is never reused. And while
+servers are upgraded one after the other, an older one reads what a newer one wrote: fields it does not know are passed
+over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, cast
 
@@ -53,6 +56,12 @@ _DEFAULTS = {
     cls: tuple((f.name, None if f.default is MISSING else f.default, f.default is MISSING) for f in fields(cls))
     for cls in _NAMES
 }
+_KNOWN = {cls: frozenset(name for name, _, _ in named) for cls, named in _DEFAULTS.items()}
+
+
+def known_to(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a stored object this version has fields for."""
+    return {field.name: data[field.name] for field in fields(cls) if field.name in data}
 
 
 def encode(value: Any) -> Any:
@@ -81,7 +90,8 @@ def decode(data: Any) -> Any:
     cls = _TAGS.get(data["type"])
     if cls is None:
         raise Broken(f"A stored value has the unknown tag {data['type']!r}; is this database from a newer Holdfast?")
-    return cls(**{name: decode(item) for name, item in data.items() if name != "type"})
+    known = _KNOWN[cls]
+    return cls(**{name: decode(item) for name, item in data.items() if name in known})
 
 
 def decode_body(data: Any) -> Body:

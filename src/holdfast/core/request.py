@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.core.codec import decode, encode
+from holdfast.core.codec import decode, encode, known_to
 from holdfast.core.messages import Answer, Draft
 from holdfast.core.model import ToolSpec
 from holdfast.core.state import DecisionsGiven, UserSpoke
@@ -80,7 +80,7 @@ class RunRequest:
         return RunRequest(
             messages=decode(data["messages"]),
             answers=None if data["answers"] is None else decode(data["answers"]),
-            client_tools=tuple(ToolSpec(**tool) for tool in data["client_tools"]),
+            client_tools=tuple(ToolSpec(**known_to(ToolSpec, tool)) for tool in data["client_tools"]),
             include_types=None if types is None else tuple(types),
             keys=tuple(data.get("keys") or ()),
             **plain,

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, delete, insert, select, update
 
+from holdfast.core.codec import known_to
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.model import ModelInfo
 from holdfast.core.records import Actor, Provider
@@ -127,4 +128,4 @@ def _document(info: ModelInfo) -> dict[str, Any]:
 
 
 def _info(document: dict[str, Any]) -> ModelInfo:
-    return ModelInfo(**{**document, "abilities": frozenset(document["abilities"])})
+    return ModelInfo(**{**known_to(ModelInfo, document), "abilities": frozenset(document["abilities"])})
