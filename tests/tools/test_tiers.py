@@ -42,7 +42,7 @@ if denied:
         number, refusal = numbers[name]
         lines += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | refusal)]
     linux.gain_no_privileges()
-    seccomp.wear(seccomp.assembled([*lines, (0x06, 0, 0, 0x7FFF0000)]))
+    seccomp.Filter([*lines, (0x06, 0, 0, 0x7FFF0000)]).wear()
 
 async def main():
     toolbox = ProcessToolbox(packages=[], run_unconfined=unconfined)

@@ -2,7 +2,8 @@
 
 The zygote forks it ahead of need, so everything here up to `receive` happens before the call that it is for. The
 order matters and each step is one line of `confine`: what needs a right comes before the right is given up, and the
-filter that forbids the steps themselves comes last.
+filter that forbids the steps themselves comes last. What is the same for all cells (environment, input, in tier A the
+walls) the zygote has made before, once.
 
 The job arrives on the cell's *line*, a socket to the server, together with the descriptors for its two outputs. The
 line is also the way back: one byte `STARTED` just before the tool's first instruction, then the result's frame. A line
@@ -28,7 +29,7 @@ STARTED = b"\1"
 JOB = b"J"
 RESULT_FD = child.RESULT_FD
 NICENESS = 10
-FIRST_TO_DIE = "1000"
+FIRST_TO_DIE = b"1000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +49,31 @@ class Place:
         return f"{self.scratch}/tmp"
 
 
-def live(cage: Cage, place: Place, line: int, zygote_pid: int, code: bytes, *, warm: bool) -> None:
-    """The whole life of the forked process; leaves it in every case. `code` is the system call filter.
+def live(cage: Cage, place: Place, line: int, zygote_pid: int, walls: Walls | None, *, warm: bool) -> None:
+    """The whole life of the forked process; leaves it in every case. Without `walls` it makes its own.
 
     With `warm` it runs a small job of its own first, so that the memory which every job writes to is its own already.
     """
     status = 1
     try:
         os.setsid()
-        linux.close_all_but(line)
-        confine(cage, place, zygote_pid, code)
+        if line != RESULT_FD:
+            os.dup2(line, RESULT_FD, inheritable=False)  # the line is not for subprocesses
+        linux.close_all_but(RESULT_FD, *([walls.rules.descriptor] if walls and walls.rules else []))
+        confine(cage, place, zygote_pid, walls or walls_for(cage, place))
+        os.chdir(place.work)
+        os.environ.update({"HOME": place.work, "TMPDIR": place.temporary})
         if warm:
             child.warm_up()
-        job = receive(line)
-        line = RESULT_FD
+        job = receive()
         if job is not None:
-            settle_in(job, place, cage)
+            limit_resources(job["limits"], place, cage)
+            os.environ.update(job["environment"])
             os.write(RESULT_FD, STARTED)
             status = child.serve(job)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            os.write(line, str(error).encode() or b"it could not be prepared")
+            os.write(RESULT_FD, str(error).encode() or b"it could not be prepared")
     finally:
         os._exit(status)
 
@@ -76,7 +81,31 @@ def live(cage: Cage, place: Place, line: int, zygote_pid: int, code: bytes, *, w
 # ---- confining ------------------------------------------------------------------------------------------
 
 
-def confine(cage: Cage, place: Place, zygote_pid: int, code: bytes) -> None:
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """What a process wears for good: its landlock rules and its system call filter. Tier C has none."""
+
+    rules: landlock.Ruleset | None = None
+    filter: seccomp.Filter | None = None
+
+
+def walls_for(cage: Cage, place: Place | None = None) -> Walls:
+    """Without a place the walls of any cell in tier A: they all have the same one, each in mounts of its own.
+
+    Where landlock cannot keep signals inside, the filter does, by the leader's number: this process's.
+    """
+    if cage.tier == "C":
+        return Walls()
+    rules = landlock.Ruleset(limit_network=cage.network != "full", limit_signals=True)
+    rules.allow_reading(["/"] if cage.tier == "A" else [*shown_to(cage), *cage.packages, *MACHINE_FACTS])
+    rules.allow_writing(jail.CALL if place is None else place.scratch, *cage.writable, *DEVICES)
+    if cage.network == "public":
+        rules.allow_connecting(cage.proxy_port)
+    within = None if cage.tier == "A" or landlock.abi() >= landlock.SIGNAL_ABI else os.getpid()
+    return Walls(rules, seccomp.made(seccomp.Policy(cage.network, one_group=cage.tier != "A", signals_within=within)))
+
+
+def confine(cage: Cage, place: Place, parent_pid: int, walls: Walls) -> None:
     if cage.tier == "A":
         jail.furnish_call(cage)
         _be_first_to_die()
@@ -85,37 +114,26 @@ def confine(cage: Cage, place: Place, zygote_pid: int, code: bytes) -> None:
     else:
         _be_first_to_die()
         _become(place.uid)
-        linux.die_with_parent(zygote_pid)
+        linux.die_with_parent(parent_pid)
     os.nice(NICENESS)
     os.umask(0o022)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     linux.gain_no_privileges()
     linux.drop_capabilities()
-    if cage.tier == "C":
-        return
-    ruleset = landlock.Ruleset(limit_network=cage.network != "full", limit_signals=True)
-    if cage.tier == "A":
-        ruleset.allow_reading(["/"])
-    else:
-        ruleset.allow_reading([*shown_to(cage), *cage.packages, *MACHINE_FACTS])
-    ruleset.allow_writing(place.scratch, *cage.writable, *DEVICES)
-    if cage.network == "public":
-        ruleset.allow_connecting(cage.proxy_port)
-    ruleset.wear()
-    seccomp.wear(code)
-
-
-def filter_for(cage: Cage, leader: int) -> bytes:
-    """The system call filter. Where landlock cannot keep signals inside, the filter does, by the leader's number."""
-    within = None if cage.tier == "A" or landlock.abi() >= landlock.SIGNAL_ABI else leader
-    policy = seccomp.Policy(cage.network, one_group=cage.tier != "A", signals_within=within)
-    return seccomp.assembled(seccomp.program(policy))
+    if walls.rules:
+        walls.rules.wear()
+    if walls.filter:
+        walls.filter.wear()
 
 
 def _be_first_to_die() -> None:
     """When the machine runs out of memory, it should be the tool that goes."""
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write(FIRST_TO_DIE)
+    with contextlib.suppress(OSError):
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        try:
+            os.write(descriptor, FIRST_TO_DIE)
+        finally:
+            os.close(descriptor)
 
 
 def _become(uid: int) -> None:
@@ -128,35 +146,20 @@ def _become(uid: int) -> None:
 # ---- the job --------------------------------------------------------------------------------------------
 
 
-def receive(line: int) -> dict[str, Any] | None:
-    """Wait for the job and put its descriptors where programs expect them; None if the server hung up."""
-    with socket.socket(fileno=os.dup(line)) as orders:
-        message, descriptors, _flags, _address = socket.recv_fds(orders, len(JOB), 3, socket.MSG_CMSG_CLOEXEC)
+def receive() -> dict[str, Any] | None:
+    """Wait for the job and put its outputs where programs expect them; None if the server hung up."""
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=RESULT_FD)
+    message, descriptors, _flags, _address = socket.recv_fds(line, len(JOB), 3, socket.MSG_CMSG_CLOEXEC)
+    line.detach()
     if message != JOB:
         return None
     job, stdout, stderr = descriptors
     text = os.pread(job, os.fstat(job).st_size, 0)
-    _rewire(line, stdout, stderr)
-    told: dict[str, Any] = json.loads(text)
-    return told
-
-
-def _rewire(line: int, stdout: int, stderr: int) -> None:
-    """Nothing but /dev/null, the two outputs and the line stays open; the line is not for subprocesses."""
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
-    if line != RESULT_FD:
-        os.dup2(line, RESULT_FD, inheritable=False)
     linux.close_all_but(RESULT_FD)
-
-
-def settle_in(job: dict[str, Any], place: Place, cage: Cage) -> None:
-    """The job's own limits, directory and environment."""
-    limit_resources(job["limits"], place, cage)
-    os.chdir(place.work)
-    os.environ.clear()
-    os.environ.update({"HOME": place.work, "TMPDIR": place.temporary, **proxies(cage), **job["environment"]})
+    told: dict[str, Any] = json.loads(text)
+    return told
 
 
 def proxies(cage: Cage) -> dict[str, str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import __future__
 
 import ast
-import asyncio
 import contextlib
 import errno
 import inspect
@@ -97,13 +96,16 @@ def _limit_behind(error: BaseException, limits: dict[str, int]) -> str:
 
 def load(source: str, name: str, filename: str) -> Callable[..., Any]:
     """Execute the source as a module; give the function of that name, else the last one defined at its top."""
-    tree = ast.parse(source, filename)
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     module = types.ModuleType(MODULE_NAME)
     sys.modules[MODULE_NAME] = module
     # Annotations stay texts: the SDKs send a function alone, without the imports that its annotations name.
     lazy = __future__.annotations.compiler_flag
-    exec(compile(tree, filename, "exec", flags=lazy, dont_inherit=True), module.__dict__)
+    exec(compile(source, filename, "exec", flags=lazy, dont_inherit=True), module.__dict__)
+    function = module.__dict__.get(name)
+    if isinstance(function, types.FunctionType) and function.__code__.co_filename == filename:
+        return function
+    tree = ast.parse(source, filename)
     defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     target = name if name in defined or not defined else defined[-1]
     function = module.__dict__.get(target)
@@ -118,12 +120,18 @@ def _call(function: Callable[..., Any], job: dict[str, Any]) -> tuple[Any, dict[
     view = child_values.state_view(state)
     given, named = child_values.bind(function, job["arguments"], view)
     value = function(*given, **named)
-    returned = asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
+    returned = _awaited(value) if inspect.isawaitable(value) else value
     return returned, child_values.memory_changes(state, view)
 
 
-async def _awaited(value: Any) -> Any:
-    return await value
+def _awaited(value: Any) -> Any:
+    """Imported only here: with asyncio in it every fork and every exit would take longer, for the few that use it."""
+    import asyncio
+
+    async def wait() -> Any:
+        return await value
+
+    return asyncio.run(wait())
 
 
 def _own_traceback(error: BaseException, filename: str) -> str:

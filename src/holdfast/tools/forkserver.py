@@ -4,8 +4,8 @@
 an empty environment and its own session; it is never a fork of this process, so nothing of ours is in its memory.
 `zygote` is the other end and tells the messages.
 
-A few cells stand ready as *spares*, so a call usually finds one and need not wait for a fork. They are refilled when a
-call has ended, not while it runs: a fork then would take the processor from the very call that wants an answer.
+A few cells stand ready as *spares*, so a call usually finds one and need not wait for a fork. They are refilled a
+little after a call has ended, not while it runs: a fork then would take the processor from those who want an answer.
 
 It never sends a job and never reads a result: `running` does, on the cell's own line.
 """
@@ -17,19 +17,19 @@ import contextlib
 import errno
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from holdfast.tools import linux
 from holdfast.tools.cage import Cage
-from holdfast.tools.zygote import MESSAGE_BYTES, remove_scratch
+from holdfast.tools.cells import Cell, Ended, socket_of
+from holdfast.tools.scratch import remove_scratch
+from holdfast.tools.zygote import MESSAGE_BYTES
 
 EMPTY_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 CLOSE_SECONDS = 2.0
@@ -42,36 +42,6 @@ BOOT = (
     "{module}.main(sys.argv[2:])"
 )
 SOURCE_ROOT = str(Path(__file__).resolve().parents[2])
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a cell ended. `limit` is the one for which the zygote killed it; `left` a scratch that is still there."""
-
-    status: int
-    limit: str | None = None
-    cpu_seconds: float = 0.0
-    left: str | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Cell:
-    """A confined process that waits for its one job. `ended` gives None if its zygote was lost meanwhile."""
-
-    number: int
-    pidfd: int
-    line: socket.socket
-    ended: asyncio.Future[Ended | None]
-
-    def kill(self) -> None:
-        with contextlib.suppress(OSError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-
-    def release(self) -> None:
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-            self.pidfd = -1
-            self.line.close()
 
 
 class ForkServer:
@@ -192,7 +162,7 @@ class ForkServer:
             return
         told = json.loads(message)
         if "cell" in told and len(descriptors) == len(("pidfd", "line")):
-            self._cell_made(Cell(told["cell"], descriptors[0], _socket_of(descriptors[1]), self._loop.create_future()))
+            self._cell_made(Cell(told["cell"], *descriptors, takes_all_with_it=self.cage.tier == "A"))
         elif "cell" in told:  # the kernel had to drop some; without its line the cell ends by itself
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -208,7 +178,7 @@ class ForkServer:
 
     def _is_ready(self, descriptors: Sequence[int]) -> None:
         for descriptor in descriptors:
-            listener = _socket_of(descriptor)
+            listener = socket_of(descriptor)
             if self._on_listener:
                 self._on_listener(listener)
             else:
@@ -240,8 +210,7 @@ class ForkServer:
         if cell in self._spares:  # killed while it waited; the next call must not get it
             self._spares.remove(cell)
             cell.release()
-        if not cell.ended.done():
-            cell.ended.set_result(ended)
+        cell.tell_end(ended)
 
     def _lost(self, reason: OSError) -> None:
         """The zygote is gone or useless: whoever waits for it is told, and what it may have left is killed."""
@@ -261,8 +230,7 @@ class ForkServer:
             if self.cage.tier != "A":
                 linux.kill_group(cell.number)
             cell.kill()
-            if not cell.ended.done():
-                cell.ended.set_result(None)
+            cell.tell_end(None)
         while self._spares:
             self._spares.popleft().release()
         self._cells.clear()
@@ -279,9 +247,3 @@ class ForkServer:
             await asyncio.to_thread(self._process.wait)
         if self.cage.scratch:
             await asyncio.to_thread(remove_scratch, self.cage.scratch)
-
-
-def _socket_of(descriptor: int) -> socket.socket:
-    made = socket.socket(fileno=descriptor)
-    made.setblocking(False)
-    return made

@@ -27,7 +27,9 @@ from holdfast.tools.cage import DEVICES, PROXY_PORT, Cage, hidden_below, shown_t
 # The new root is built on this mount point, inside our own mount namespace: nothing that a cage shows lies below it.
 _BUILDING_SITE = "/sys"
 PACKAGES = "/packages"
-SCRATCH = "/scratch"
+# A rule of landlock for what is mounted later must be on the folder above, so the scratch has one of its own.
+CALL = "/call"
+SCRATCH = f"{CALL}/scratch"
 # The one place where a tool can write. /tmp and /dev/shm lead here, so one quota holds for all three.
 WORK, TEMPORARY, SHARED_MEMORY = f"{SCRATCH}/work", f"{SCRATCH}/tmp", f"{SCRATCH}/shm"
 _INNER = linux.NEWNS | linux.NEWIPC | linux.NEWUTS | linux.NEWCGROUP
@@ -188,8 +190,8 @@ def listener() -> socket.socket:
 
 
 def furnish_call(cage: Cage) -> None:
-    """In a cell, as the first process of its pid namespace: a /proc that shows only itself, and an empty scratch."""
-    linux.unshare(linux.NEWNS)
+    """As the first process of a pid namespace, with mounts of its own: a /proc that shows only itself, and an empty
+    scratch."""
     _mount_proc("/proc")
     size = f"size={cage.disk_bytes},nr_inodes={cage.disk_files},mode=0700"
     linux.mount("tmpfs", SCRATCH, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, size)
@@ -205,17 +207,32 @@ def own_user_namespace() -> None:
     linux.map_only(uid, gid, linux.open_own_proc())
 
 
-def fork_into_own_pid_namespace(own_namespace: int, in_child: Callable[[], None]) -> int:
-    """Fork a child that is the first process of a new pid namespace; this process returns to its own.
+class CallNamespaces:
+    """Forks children that are each the first process of a new pid namespace, with mounts of their own."""
 
-    Without the return a second call fails: one process may prepare one namespace at a time.
-    """
-    linux.unshare(linux.NEWPID)
-    try:
-        child = os.fork()
-        if child == 0:
-            in_child()
-            os._exit(1)
-        return child
-    finally:
-        linux.setns(own_namespace, linux.NEWPID)
+    def __init__(self) -> None:
+        self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._own_mounts = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    def fork(self, in_child: Callable[[], None]) -> tuple[int, int]:
+        """The child's pid, and a descriptor that holds its mounts.
+
+        As long as that is open, the child's end does not include taking them down, which takes a good part of a
+        millisecond: whoever waits for the end need not wait for that. This process returns to its own namespaces;
+        without that a second fork would fail, as one process may prepare one pid namespace at a time.
+        """
+        linux.unshare(linux.NEWPID | linux.NEWNS)
+        try:
+            mounts = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                child = os.fork()
+            except OSError:
+                os.close(mounts)
+                raise
+            if child == 0:
+                in_child()
+                os._exit(1)
+            return child, mounts
+        finally:
+            linux.setns(self._own_pids, linux.NEWPID)
+            linux.setns(self._own_mounts, linux.NEWNS)

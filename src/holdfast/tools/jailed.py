@@ -186,8 +186,7 @@ def main(arguments: list[str]) -> None:
     cage, limits, argv = Cage.read(arguments[2]), json.loads(arguments[3]), arguments[4:]
     try:
         place, listener = _go_in(cage)
-        code = b"" if cage.tier == "C" else cell.filter_for(cage, os.getpid())
-        cell.confine(cage, place, os.getppid(), code)
+        cell.confine(cage, place, os.getppid(), cell.walls_for(cage, None if cage.tier == "A" else place))
         cell.limit_resources(limits, place, cage)
         os.chdir(cage.writable[0])
         environment = {"HOME": place.work, "TMPDIR": place.temporary, **cell.proxies(cage), **os.environ}
@@ -205,6 +204,7 @@ def main(arguments: list[str]) -> None:
 def _go_in(cage: Cage) -> tuple[cell.Place, socket.socket | None]:
     if cage.tier == "A":
         jail.enter(cage)
+        linux.unshare(linux.NEWNS)
         return cell.Place(jail.SCRATCH), jail.listener() if cage.network == "public" else None
     place = cell.Place(cage.scratch, cage.uid, 0 if cage.uid else linux.threads_of_user(os.getuid()))
     for path in (place.work, place.temporary):

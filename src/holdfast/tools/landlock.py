@@ -1,7 +1,8 @@
 """Landlock: which files a process and all its children may touch, and which TCP port they may connect to.
 
-A ruleset handles every right that this kernel knows, so whatever no rule allows is denied. `cell` builds one for each
-call; in tier B the zygote wears one as well. Standard library only; raises OSError where the kernel has no landlock.
+A ruleset handles every right that this kernel knows, so whatever no rule allows is denied. Cells wear one each; in
+tier B the zygote does as well. It can be made before a fork and worn after it. Standard library only; raises OSError
+where the kernel has no landlock.
 
 https://docs.kernel.org/userspace-api/landlock.html
 """
@@ -60,7 +61,7 @@ class Ruleset:
         scoped = _SCOPE_ABSTRACT_UNIX | _SCOPE_SIGNAL if limit_signals and self._abi >= SIGNAL_ABI else 0
         attributes = (ctypes.c_uint64 * 3)(self._rights, network, scoped)
         size = 8 if self._abi < NETWORK_ABI else 16 if self._abi < SIGNAL_ABI else 24
-        self._descriptor = syscall(
+        self.descriptor = syscall(
             _CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint(0), what="landlock_create_ruleset"
         )
         self._limits_network = bool(network)
@@ -104,9 +105,9 @@ class Ruleset:
             os.close(descriptor)
 
     def _add(self, kind: int, rule: object) -> None:
-        syscall(_ADD_RULE, self._descriptor, kind, rule, ctypes.c_uint(0), what="landlock_add_rule")
+        syscall(_ADD_RULE, self.descriptor, kind, rule, ctypes.c_uint(0), what="landlock_add_rule")
 
     def wear(self) -> None:
         """Needs no_new_privs (or a capability that no tool has)."""
-        syscall(_RESTRICT_SELF, self._descriptor, ctypes.c_uint(0), what="landlock_restrict_self")
-        os.close(self._descriptor)
+        syscall(_RESTRICT_SELF, self.descriptor, ctypes.c_uint(0), what="landlock_restrict_self")
+        os.close(self.descriptor)

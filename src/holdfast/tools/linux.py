@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import platform
 import signal
 import sys
 
@@ -39,16 +38,19 @@ _SECCOMP_MODE_FILTER = 2
 _CAPABILITY_VERSION = 0x20080522
 
 # Numbers that differ between the two machines we know; those from 424 on are the same everywhere.
-_MACHINE = platform.machine()
+_MACHINE = os.uname().machine
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(_MACHINE, -1)
-_CLOSE_RANGE = 436
 _MOUNT_SETATTR = 442
 
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
+_LAST_DESCRIPTOR = (1 << 31) - 1
 
 if sys.platform == "linux":
     _libc = ctypes.CDLL(None, use_errno=True)
+    _prctl_by_number = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, *[ctypes.c_ulong] * 4, use_errno=True)(
+        ("prctl", _libc)
+    )
 
 
 def checked(result: int, what: str) -> int:
@@ -67,7 +69,7 @@ def syscall(number: int, *arguments: object, what: str) -> int:
 
 
 def _prctl(option: int, value: int) -> None:
-    checked(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option})")
+    checked(_prctl_by_number(option, value, 0, 0, 0), f"prctl({option})")
 
 
 def die_with_parent(parent_pid: int | None = None) -> None:
@@ -102,9 +104,8 @@ def set_filter(filter_program: object) -> None:
 
 def drop_capabilities() -> None:
     """All of them, in every set, for good."""
-    for capability in range(LAST_CAPABILITY + 1):
-        with contextlib.suppress(OSError):  # one that this kernel does not know, or that we may not drop
-            _prctl(PR_CAPBSET_DROP, capability)
+    for capability in range(LAST_CAPABILITY + 1):  # one that this kernel does not know, or that we may not drop, fails
+        _prctl_by_number(PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     nothing = (ctypes.c_uint32 * 6)()
     checked(_libc.capset(header, nothing), "capset")
@@ -113,9 +114,8 @@ def drop_capabilities() -> None:
 def close_all_but(*kept: int) -> None:
     """Close every descriptor from 3 on that is not named."""
     first = 3
-    for descriptor in [*sorted(kept), 1 << 31]:
-        if descriptor > first:
-            syscall(_CLOSE_RANGE, ctypes.c_uint(first), ctypes.c_uint(descriptor - 1), 0, what="close_range")
+    for descriptor in [*sorted(kept), _LAST_DESCRIPTOR]:
+        os.closerange(first, descriptor)  # one call to the kernel
         first = max(first, descriptor + 1)
 
 

@@ -20,7 +20,7 @@ from holdfast.core.messages import Image, Text
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.tools import memory
 from holdfast.tools.cage import DISK_BYTES
-from holdfast.tools.forkserver import Ended
+from holdfast.tools.cells import Ended
 
 _MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]{1,40}")
 _HEADER_BYTES = 4
@@ -37,11 +37,13 @@ def timed_out(job: ToolJob) -> ToolOutcome:
     return failed(job, f"the tool ran longer than {job.limits.wall_seconds:g} seconds and was killed")
 
 
-def of_ended_tool(job: ToolJob, frame: bytes, ended: Ended | None, *, flooded: bool = False) -> ToolOutcome:
-    """The frame if it is a good one, else how the process ended."""
-    if flooded:
-        return failed(job, f"the result is larger than the limit of {job.limits.result_bytes} bytes")
-    return read_frame(frame, job) or failed(job, _no_result(job, ended))
+def flooded(job: ToolJob) -> ToolOutcome:
+    return failed(job, f"the result is larger than the limit of {job.limits.result_bytes} bytes")
+
+
+def without_result(job: ToolJob, ended: Ended | None) -> ToolOutcome:
+    """There was no frame, or no good one: all there is to say is how the process ended."""
+    return failed(job, _no_result(job, ended))
 
 
 def with_output(outcome: ToolOutcome, job: ToolJob, *, stdout: str, stderr: str) -> ToolOutcome:
@@ -111,7 +113,7 @@ def _text_outcome(reply: dict[str, Any], job: ToolJob) -> ToolOutcome | None:
     if not isinstance(content, str) or not _storable(content):
         return None
     if len(content.encode()) > job.limits.result_bytes:
-        return failed(job, f"the result is larger than the limit of {job.limits.result_bytes} bytes")
+        return flooded(job)
     return ToolOutcome(reply["status"], content)
 
 

@@ -16,7 +16,6 @@ the tool's code in this process, and never passes on the server's environment.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import sysconfig
 import tempfile
@@ -27,26 +26,24 @@ from typing import Any
 
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.tools import isolation, outcomes
-from holdfast.tools.cage import DISK_BYTES, Network, Tier
+from holdfast.tools.cage import Network, Tier
 from holdfast.tools.egress import Resolve
-from holdfast.tools.forkserver import EMPTY_ENVIRONMENT, SPARES, ForkServer
+from holdfast.tools.forkserver import SPARES, ForkServer
 from holdfast.tools.isolation import Isolation
 from holdfast.tools.jailed import JailedCommand, JailedEnd, run_jailed
+from holdfast.tools.jobs import job_text, problem_with
+from holdfast.tools.preload import preload_for
 from holdfast.tools.redaction import redacted
 from holdfast.tools.running import RunningTool
+from holdfast.tools.scratch import remove_scratch
 from holdfast.tools.warm import Key, Means, Warm
-from holdfast.tools.zygote import remove_scratch
 
 START_SECONDS = 10.0
 CONCURRENT_CALLS = 32
 CALLS_PER_TENANT = 16
 ATTEMPTS = 3
-SOURCE_BYTES = 1024 * 1024
 # A call that runs for longer than this is worth looking at now and then: the kernel bounds only single processes.
 WATCH_AFTER_SECONDS = 0.1
-IDEMPOTENCY_VARIABLE = "HOLDFAST_IDEMPOTENCY_KEY"
-# Imported once in the zygote: most tools from the field use it, and its import costs a tenth of a second.
-PRELOAD = ("pydantic",)
 TIERS: tuple[Tier, ...] = ("A", "B", "C")
 _OWN_PACKAGE = str(Path(__file__).resolve().parents[1])
 
@@ -65,7 +62,6 @@ class ProcessToolbox:
         *,
         scratch_root: Path | None = None,
         python: str = sys.executable,
-        preload: Sequence[str] = PRELOAD,
         packages: Sequence[str] | None = None,
         hidden: Sequence[Path] = (),
         writable: Sequence[Path] = (),
@@ -85,7 +81,6 @@ class ProcessToolbox:
         """
         self._means = Means(
             python=python,
-            preload=tuple(preload),
             packages=server_packages() if packages is None else tuple(packages),
             hidden=(_OWN_PACKAGE, *(f"{folder}/holdfast" for folder in server_packages()), *map(str, hidden)),
             writable=tuple(str(folder) for folder in writable if folder.is_dir()),
@@ -134,7 +129,7 @@ class ProcessToolbox:
         return found.result().facts() if found and found.done() and not found.cancelled() else None
 
     async def run(self, job: ToolJob) -> ToolOutcome:
-        if problem := _problem_with(job):
+        if problem := problem_with(job):
             return outcomes.failed(job, problem)
         if self._closed:
             return outcomes.failed(job, "the server is shutting down, the tool was not started")
@@ -220,7 +215,7 @@ class ProcessToolbox:
     async def _attempt(self, job: ToolJob) -> ToolOutcome | str:
         """One cell and what came of it; a text if the tool has surely not been started."""
         assert self._warm is not None
-        key: Key = (job.org_id, job.packages)
+        key = Key(job.org_id, job.packages, preload_for(job.source_code))
         warm, server = self._warm, self._warm.borrow(key)
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -231,15 +226,23 @@ class ProcessToolbox:
             self._idle.clear()
             in_time = False
             try:
-                tool.start(_job_text(job))
+                tool.start(job_text(job))
                 in_time = await self._ends_in_time(tool, server, job)
             finally:
-                await _to_its_end(self._put_away(tool, server))
+                putting_away = self._put_away(tool, server)
+                at_once = tool.cell.dead.is_set() and not tool.left
+                await (putting_away if at_once else _to_its_end(putting_away))
         finally:
             warm.give_back(key, server)
         if not tool.ran:
             return outcomes.output_text(tool.result.kept, False)
-        return self._outcome(job, tool, in_time=in_time)
+        outcome = await self._outcome(job, tool) if in_time else outcomes.timed_out(job)
+        return outcomes.with_output(
+            outcome,
+            job,
+            stdout=outcomes.output_text(tool.stdout.kept, tool.stdout.truncated),
+            stderr=outcomes.output_text(tool.stderr.kept, tool.stderr.truncated),
+        )
 
     async def _ends_in_time(self, tool: RunningTool, server: ForkServer, job: ToolJob) -> bool:
         wall_seconds = job.limits.wall_seconds
@@ -253,55 +256,22 @@ class ProcessToolbox:
         if not await tool.end():
             await server.close()
         tool.release()
-        if tool.ended and tool.ended.left:
-            await asyncio.to_thread(remove_scratch, tool.ended.left)
+        if tool.left:
+            await asyncio.to_thread(remove_scratch, tool.left)
         self._running.discard(tool)
         if not self._running:
             self._idle.set()
 
-    def _outcome(self, job: ToolJob, tool: RunningTool, *, in_time: bool) -> ToolOutcome:
-        if not in_time:
-            outcome = outcomes.timed_out(job)
-        elif self._closed and not tool.frame:
-            outcome = outcomes.failed(job, "the server is shutting down, the tool was killed")
-        else:
-            outcome = outcomes.of_ended_tool(job, tool.frame, tool.ended, flooded=tool.result.truncated)
-        return outcomes.with_output(
-            outcome,
-            job,
-            stdout=outcomes.output_text(tool.stdout.kept, tool.stdout.truncated),
-            stderr=outcomes.output_text(tool.stderr.kept, tool.stderr.truncated),
-        )
-
-
-def _problem_with(job: ToolJob) -> str | None:
-    if len(job.source_code) > SOURCE_BYTES:
-        return f"its source is larger than {SOURCE_BYTES} bytes"
-    for name, value in job.environment.items():
-        if not name or "=" in name or "\0" in name + value:
-            return f"the environment variable {name!r} cannot be set; rename it or change its value"
-    return None
-
-
-def _job_text(job: ToolJob) -> bytes:
-    """What the tool's process is told, and only that process."""
-    limits = job.limits
-    told = {
-        "name": job.name,
-        "source_code": job.source_code,
-        "arguments": dict(job.arguments),
-        "agent_state": None if job.agent_state is None else dict(job.agent_state),
-        "environment": {**EMPTY_ENVIRONMENT, **job.environment, IDEMPOTENCY_VARIABLE: job.idempotency_key},
-        "result_bytes": limits.result_bytes,
-        "limits": {
-            "cpu_seconds": limits.cpu_seconds,
-            "memory_bytes": limits.memory_bytes,
-            "processes": limits.processes,
-            "open_files": limits.open_files,
-            "disk_bytes": DISK_BYTES,
-        },
-    }
-    return json.dumps(told, default=str).encode()
+    async def _outcome(self, job: ToolJob, tool: RunningTool) -> ToolOutcome:
+        """What a tool that has ended by itself, or was killed by someone else, has to say."""
+        if self._closed and not tool.frame:
+            return outcomes.failed(job, "the server is shutting down, the tool was killed")
+        if tool.result.truncated:
+            return outcomes.flooded(job)
+        if outcome := outcomes.read_frame(tool.frame, job):
+            return outcome
+        await tool.learn_end()
+        return outcomes.without_result(job, tool.ended)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:

@@ -2,7 +2,7 @@
 
 `ProcessToolbox` makes one per call, on a cell of its own. The cell's line carries the job there, and back the byte
 which says that the tool is about to start, then the result's frame. Ending a call is a signal to the cell's pidfd; no
-process of ours has to cooperate, and when the zygote says that the cell has ended, nothing of the tool is alive.
+process of ours has to cooperate, and when the cell is known to be dead, nothing of the tool is alive.
 
 It never interprets what the tool wrote; `outcomes` does.
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Coroutine
 from typing import Any
 
 from holdfast.tools.capture import Capture
 from holdfast.tools.cell import JOB, STARTED
-from holdfast.tools.forkserver import Cell, Ended
+from holdfast.tools.cells import Cell, Ended
 
 FRAME_HEADER_BYTES = 4
 # The frame is JSON with ASCII escapes, at most six bytes for one of the content's; plus its own few keys.
@@ -71,21 +72,30 @@ class RunningTool:
 
     @property
     def ended(self) -> Ended | None:
-        """How the cell ended; None as long as it has not, and if its zygote was lost."""
+        """How the cell ended; None as long as nobody has said, and if its zygote was lost."""
         return self.cell.ended.result() if self.cell.ended.done() else None
 
     def kill(self) -> None:
         self.cell.kill()
 
+    @property
+    def left(self) -> str | None:
+        """The scratch that the tool has left behind, where it lies on disk."""
+        return self.ended.left if self.ended else None
+
     async def ends_within(self, seconds: float) -> bool:
-        return await _within(self.cell.ended, seconds)
+        return await _within(self.cell.dead.wait(), seconds)
 
     async def end(self) -> bool:
         """Whether all of the tool's processes are known to be dead, killed if need be."""
-        if self.cell.ended.done():
+        if self.cell.dead.is_set():
             return True
         self.cell.kill()
-        return await _within(self.cell.ended, END_SECONDS)
+        return await _within(self.cell.dead.wait(), END_SECONDS)
+
+    async def learn_end(self) -> None:
+        """Wait for the word on how it ended, which comes after the death itself."""
+        await asyncio.wait([self.cell.ended], timeout=END_SECONDS)
 
     def release(self) -> None:
         self._close_theirs()
@@ -103,6 +113,10 @@ def _memory_file(content: bytes) -> int:
     return descriptor
 
 
-async def _within(future: asyncio.Future[Any], seconds: float) -> bool:
-    done, _pending = await asyncio.wait([future], timeout=seconds)
-    return bool(done)
+async def _within(event: Coroutine[Any, Any, Any], seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event
+    except TimeoutError:
+        return False
+    return True

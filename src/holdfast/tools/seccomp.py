@@ -1,7 +1,7 @@
 """The system calls that a tool may not make, as a small filter program for the kernel.
 
-`program` is a pure function from a `Policy` to instructions; `wear` hands them to the kernel, for this process and all
-its children, for good. What is denied gets EPERM or EACCES, like any call without the right to it, so that programs
+`program` is a pure function from a `Policy` to instructions; a `Filter` hands them to the kernel, for this process and
+all its children, for good. What is denied gets EPERM or EACCES, like any call without the right to it, so that programs
 fail with an ordinary error. The calls not named here are allowed: namespaces, landlock and the lack of capabilities
 bound what they can do.
 
@@ -21,6 +21,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from holdfast.tools.linux import set_filter
@@ -31,11 +32,11 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, op
 
 # Of the classic BPF machine: load a word, compare, return.
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _MASK, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_GO_ON_BEHIND = 0x05
 _KILL_PROCESS, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _AT_NUMBER, _AT_ARCH, _AT_ARGUMENTS = 0, 4, 16
 _X32 = 0x40000000
 
-INSTRUCTION_BYTES = 8
 _NEW_NAMESPACES = 0x7E020000
 _SOCKET_KIND = 0xF
 _FAST_OPEN = 0x20000000
@@ -134,8 +135,7 @@ def program(policy: Policy) -> list[Instruction]:
         (_IF_AT_LEAST, 0, 1, _X32),
         _denied(errno.EPERM),
     ]
-    for name in _NEVER:
-        lines += _on(name, [_denied(errno.EPERM)])
+    lines += _deny_any_of(sorted(NUMBERS[name] for name in _NEVER if name in NUMBERS))
     lines += _on("clone3", [_denied(errno.ENOSYS)])  # its flags are behind a pointer; libraries fall back to clone
     lines += _on("clone", [_argument(0), *_deny_if((_IF_ANY_BIT, _NEW_NAMESPACES), errno.EPERM)])
     lines += _on("ioctl", [_argument(1), *_deny_if((_IF_EQUAL, _TIOCSTI)), *_deny_if((_IF_EQUAL, _TIOCLINUX))])
@@ -195,6 +195,15 @@ def _deny_unless(*allowed: int) -> list[Instruction]:
     return [*tests, _denied(errno.EACCES)]
 
 
+def _deny_any_of(numbers: Sequence[int]) -> list[Instruction]:
+    """Of a sorted list, by halves: the kernel goes through the program once for each call there is, in every cell."""
+    if len(numbers) <= 2:
+        return [line for number in numbers for line in _deny_if((_IF_EQUAL, number), errno.EPERM)]
+    middle = len(numbers) // 2
+    lower, upper = _deny_any_of(numbers[:middle]), _deny_any_of(numbers[middle:])
+    return [(_IF_AT_LEAST, len(lower) + 1, 0, numbers[middle]), *lower, (_GO_ON_BEHIND, 0, 0, len(upper)), *upper]
+
+
 def _on(name: str, body: Sequence[Instruction]) -> list[Instruction]:
     """If the call is this one: the body, and what comes through it is allowed."""
     if name not in NUMBERS:
@@ -210,14 +219,21 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_uint16), ("lines", ctypes.c_void_p))
 
 
-def assembled(lines: Sequence[Instruction]) -> bytes:
-    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+class Filter:
+    """A program as the kernel takes it. Made once, it can be worn by any number of forked processes."""
+
+    def __init__(self, lines: Sequence[Instruction]) -> None:
+        code = b"".join(struct.pack("=HBBI", *line) for line in lines)
+        self._code = ctypes.create_string_buffer(code, len(code))
+        self._handed = _Program(len(lines), ctypes.addressof(self._code))
+
+    def wear(self) -> None:
+        """Needs no_new_privs. Raises OSError where the kernel has no filters."""
+        if not AUDIT_ARCH:
+            raise OSError(errno.ENOSYS, f"system call filters are not known for {os.uname().machine}")
+        set_filter(ctypes.byref(self._handed))
 
 
-def wear(code: bytes) -> None:
-    """Needs no_new_privs. Raises OSError where the kernel has no filters."""
-    if not AUDIT_ARCH:
-        raise OSError(errno.ENOSYS, f"system call filters are not known for {os.uname().machine}")
-    lines = ctypes.create_string_buffer(code, len(code))
-    handed = _Program(len(code) // INSTRUCTION_BYTES, ctypes.addressof(lines))
-    set_filter(ctypes.byref(handed))
+@lru_cache(maxsize=4)
+def made(policy: Policy) -> Filter:
+    return Filter(program(policy))

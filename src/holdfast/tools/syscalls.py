@@ -6,7 +6,7 @@ machine does not have the call. `seccomp` is the only reader.
 
 from __future__ import annotations
 
-import platform
+import os
 
 # (x86_64, aarch64)
 _BOTH: dict[str, tuple[int, int | None]] = {
@@ -94,11 +94,11 @@ _BOTH: dict[str, tuple[int, int | None]] = {
     "vhangup": (153, 58),
 }
 
-_COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine())
+_COLUMN = {"x86_64": 0, "aarch64": 1}.get(os.uname().machine)
 KNOWN_MACHINE = _COLUMN is not None
 
 NUMBERS: dict[str, int] = {
     name: number for name, row in _BOTH.items() if _COLUMN is not None and (number := row[_COLUMN]) is not None
 }
 # How the kernel calls the machine in a filter's data (linux/audit.h).
-AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}.get(platform.machine(), 0)
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}.get(os.uname().machine, 0)

@@ -1,7 +1,8 @@
-"""The zygotes that stand ready: one for each tenant and set of packages, made on demand and closed when idle.
+"""The zygotes that stand ready: one for each tenant, set of packages and set of modules imported ahead of time.
 
-A zygote holds the imported code of its packages, so tenants never share one. `ProcessToolbox` owns a `Warm` and borrows
-a zygote for each call. With a bounded network each zygote also has its proxy, which lives as long as it does.
+They are made on demand and closed when idle. A zygote holds the imported code of its packages, so tenants never share
+one. `ProcessToolbox` owns a `Warm` and borrows a zygote for each call. With a bounded network each zygote also has its
+proxy, which lives as long as it does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import uuid
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.tools import landlock
 from holdfast.tools.cage import PROXY_PORT, UIDS_PER_ZYGOTE, Cage, Network, Tier
@@ -20,6 +22,9 @@ from holdfast.tools.egress import Egress, Resolve
 from holdfast.tools.forkserver import ForkServer
 
 IDLE_SECONDS = 300.0
+# Spares are made again only when the turn that took one has likely got its answer: making one takes a processor for
+# some milliseconds, and a second spare is there for whoever comes meanwhile.
+REFILL_AFTER_SECONDS = 0.02
 MOST_ZYGOTES = 32
 # Users that no system gives to anyone. Every server process has some of its own, and every zygote a block of these: in
 # tier B each call is another user, and what users may start is counted over the whole machine.
@@ -29,7 +34,13 @@ SERVERS = 0x1_0000
 # A container may know sixteen bits of users only; then servers on one machine share these.
 FIRST_SMALL_UID = 62_000
 
-Key = tuple[str, tuple[str, ...]]
+
+class Key(NamedTuple):
+    """What calls must have in common to share a zygote."""
+
+    org_id: str
+    packages: tuple[str, ...]
+    preload: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +48,6 @@ class Means:
     """What zygotes are made with, the same for all of a server's."""
 
     python: str
-    preload: tuple[str, ...]
     packages: tuple[str, ...]
     hidden: tuple[str, ...]
     writable: tuple[str, ...]
@@ -81,6 +91,7 @@ class _Kept:
     block: int
     borrowed: int = 0
     to_close: asyncio.TimerHandle | None = None
+    to_refill: asyncio.TimerHandle | None = None
 
 
 class Warm:
@@ -98,7 +109,7 @@ class Warm:
         return [kept.server for kept in self._kept.values()]
 
     def borrow(self, key: Key) -> ForkServer:
-        """The living zygote of this tenant and these packages. OSError if one cannot be started."""
+        """The living zygote for calls of this kind. OSError if one cannot be started."""
         kept = self._kept.get(key)
         if kept is None or not kept.server.alive:
             self._retire(key)
@@ -114,10 +125,16 @@ class Warm:
         if kept is None or kept.server is not server:
             return
         kept.borrowed -= 1
-        if server.alive:
-            server.refill(self._means.spares)
+        loop = asyncio.get_running_loop()
+        if kept.to_refill is None:
+            kept.to_refill = loop.call_later(REFILL_AFTER_SECONDS, self._refill, kept)
         if not kept.borrowed:
-            kept.to_close = asyncio.get_running_loop().call_later(self._idle_seconds, self._retire, key)
+            kept.to_close = loop.call_later(self._idle_seconds, self._retire, key)
+
+    def _refill(self, kept: _Kept) -> None:
+        kept.to_refill = None
+        if kept.server.alive:
+            kept.server.refill(self._means.spares)
 
     def retire_idle(self) -> None:
         for key in [key for key, kept in self._kept.items() if not kept.borrowed]:
@@ -131,14 +148,13 @@ class Warm:
     # ---- making and retiring ----
 
     def _make(self, key: Key) -> _Kept:
-        _org_id, packages = key
         means, root = self._means, os.getuid() == 0
         block = min(set(range(MOST_ZYGOTES + 1)) - {kept.block for kept in self._kept.values()})
         egress = Egress(means.resolve) if self.network == "public" and means.resolve else None
         cage = Cage(
             tier=self.tier,
             network=self.network,
-            packages=(*packages, *means.packages),
+            packages=(*key.packages, *means.packages),
             hidden=means.hidden,
             writable=means.writable,
             scratch="" if self.tier == "A" else f"{means.scratch_root}/holdfast-tools-{uuid.uuid4().hex}",
@@ -147,8 +163,8 @@ class Warm:
             silence_seconds=means.silence_seconds,
         )
         # Outside tier A a root server's zygote is root; nothing that a tenant chose is imported there.
-        trusted = self.tier == "A" or not root or not packages
-        preload = means.preload if trusted else ()
+        trusted = self.tier == "A" or not root or not key.packages
+        preload = key.preload if trusted else ()
         return _Kept(ForkServer(means.python, cage, preload, egress.open if egress else None), egress, block)
 
     def _proxy_port(self, egress: Egress | None) -> int:
@@ -172,8 +188,9 @@ class Warm:
         kept = self._kept.pop(key, None)
         if kept is None:
             return
-        if kept.to_close:
-            kept.to_close.cancel()
+        for timer in (kept.to_close, kept.to_refill):
+            if timer:
+                timer.cancel()
         for end in (kept.server.close(), kept.egress.close() if kept.egress else None):
             if end is not None:
                 self._close_in_background(end)

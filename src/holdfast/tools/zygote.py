@@ -21,27 +21,24 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import resource
 import select
-import shutil
 import socket
-import stat
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.tools import cell, child, jail, landlock, linux, usage
-from holdfast.tools.cage import DEVICES, UIDS_PER_ZYGOTE, Cage, shown_around, shown_to
+from holdfast.tools import cell, child, jail, linux, usage
+from holdfast.tools.cage import UIDS_PER_ZYGOTE, Cage
+from holdfast.tools.going_in import go_in, preload
+from holdfast.tools.scratch import remove_scratch, removed_if_empty
 
 USER_COUNT_SECONDS = 1.0
 WATCH_SECONDS = 0.05
 MESSAGE_BYTES = 4096
-MODULES_WORTH_HAVING = ("concurrent.futures", "datetime", "decimal", "encodings.idna", "http.client", "urllib.request")
 
 
 def main(arguments: list[str]) -> None:
@@ -51,7 +48,7 @@ def main(arguments: list[str]) -> None:
     if cage.tier == "A":  # elsewhere it has groups to kill when the server dies, and hears of it by the socket
         linux.die_with_parent(int(arguments[1]))
     try:
-        listener = _go_in(cage)
+        listener = go_in(cage)
         preload(arguments[3:])
         child.warm_up()
     except Exception as error:
@@ -69,48 +66,6 @@ def _tell(server: socket.socket, what: dict[str, Any], descriptors: list[int] | 
     socket.send_fds(server, [json.dumps(what).encode()], descriptors or [])
 
 
-# ---- going in -------------------------------------------------------------------------------------------
-
-
-def _go_in(cage: Cage) -> socket.socket | None:
-    """Into the cage; gives the socket on which the network's proxy is to listen, if it must be made inside."""
-    sys.executable = os.path.realpath(sys.executable)
-    if cage.tier == "A":
-        jail.enter(cage)
-        sys.path[:] = [*standard_library(), *jail.package_places(cage)]
-        return jail.listener() if cage.network == "public" else None
-    linux.adopt_orphans()
-    sys.path[:] = [*standard_library(), *cage.packages]
-    if cage.tier == "B":
-        wear_the_cage(cage)
-    return None
-
-
-def standard_library() -> list[str]:
-    return [place for place in sys.path if not place.endswith("-packages")]
-
-
-def wear_the_cage(cage: Cage) -> None:
-    """Tier B: the zygote itself can reach only what the cage shows. A cell's own rules come on top of these."""
-    ruleset = landlock.Ruleset(limit_network=False, limit_signals=False)
-    for place in (*shown_to(cage), *cage.packages):
-        ruleset.allow_reading(shown_around(cage, place))
-        ruleset.allow_listing(place)
-    ruleset.allow_writing(cage.scratch, *cage.writable, "/proc", *DEVICES)
-    ruleset.allow_removing_folders(os.path.dirname(cage.scratch))  # its own, when it ends
-    linux.gain_no_privileges()
-    ruleset.wear()
-
-
-def preload(names: list[str]) -> None:
-    """Import ahead of time what is there. A fork of several threads is not safe, so an import must start none."""
-    for name in (*names, *MODULES_WORTH_HAVING):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    if len(os.listdir("/proc/self/task")) != 1:
-        raise OSError(f"importing {', '.join(names)} starts threads, and such a process cannot be forked")
-
-
 # ---- serving --------------------------------------------------------------------------------------------
 
 
@@ -120,6 +75,7 @@ class _Held:
 
     pid: int
     place: cell.Place
+    mounts: int | None
     limit: str | None = None
     watch: dict[str, int] | None = None
 
@@ -134,8 +90,8 @@ class Zygote:
         self._poll.register(server, select.POLLIN)
         self._threads_counted = (0, -USER_COUNT_SECONDS)
         self._heard_at = time.monotonic()
-        self._filter = b"" if cage.tier == "C" else cell.filter_for(cage, 0)
-        self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY) if cage.tier == "A" else -1
+        self._namespaces = jail.CallNamespaces() if cage.tier == "A" else None
+        self._walls = cell.walls_for(cage) if cage.tier == "A" else None
 
     def serve(self) -> None:
         try:
@@ -201,25 +157,22 @@ class Zygote:
         with ours, theirs:
             place = self._place()
             line = theirs.fileno()
-            pid = self._fork(lambda: cell.live(self._cage, place, line, self._pid, self._code(), warm=not urgent))
+            pid, mounts = self._fork(
+                lambda: cell.live(self._cage, place, line, self._pid, self._walls, warm=not urgent)
+            )
             pidfd = os.pidfd_open(pid)
-            self._cells[pidfd] = _Held(pid, place)
+            self._cells[pidfd] = _Held(pid, place, mounts)
             self._poll.register(pidfd, select.POLLIN)
             _tell(self._server, {"cell": pid}, [pidfd, ours.fileno()])
 
-    def _code(self) -> bytes:
-        """In the cell. The prepared filter, unless it must speak of the cell's own number."""
-        if self._cage.tier == "B" and landlock.abi() < landlock.SIGNAL_ABI:
-            return cell.filter_for(self._cage, os.getpid())
-        return self._filter
-
-    def _fork(self, live: Callable[[], None]) -> int:
-        if self._cage.tier == "A":
-            return jail.fork_into_own_pid_namespace(self._own_namespace, live)
+    def _fork(self, live: Callable[[], None]) -> tuple[int, int | None]:
+        """The cell's pid, and in tier A what holds its mounts."""
+        if self._namespaces:
+            return self._namespaces.fork(live)
         pid = os.fork()
         if pid == 0:
             live()
-        return pid
+        return pid, None
 
     def _place(self) -> cell.Place:
         if self._cage.tier == "A":
@@ -269,16 +222,19 @@ class Zygote:
         status, used = self._wait_for_all(held)
         del self._cells[pidfd]
         os.close(pidfd)
-        left = self._cage.tier != "A" and not _removed_if_empty(held.place)
+        place = held.place
+        left = self._cage.tier != "A" and not removed_if_empty(place.scratch, place.work, place.temporary)
         news = {
             "ended": held.pid,
             "status": status,
             "limit": held.limit,
             "cpu_seconds": used.ru_utime + used.ru_stime,
-            "left": held.place.scratch if left else None,
+            "left": place.scratch if left else None,
         }
         with contextlib.suppress(OSError):
             _tell(self._server, news)
+        if held.mounts is not None:
+            os.close(held.mounts)
 
     def _wait_for_all(self, held: _Held) -> tuple[int, resource.struct_rusage]:
         """The cell's wait status and what it used.
@@ -296,31 +252,3 @@ class Zygote:
             except ChildProcessError:
                 break
         return status, used
-
-
-def _removed_if_empty(place: cell.Place) -> bool:
-    """Whether the usual, empty scratch is gone; a full one is the server's to remove, it may take long."""
-    try:
-        for path in (place.work, place.temporary, place.scratch):
-            os.rmdir(path)
-    except OSError:
-        return False
-    return True
-
-
-def remove_scratch(scratch: str) -> None:
-    """Remove the directory, also where the tool took its own rights away; what cannot go is left."""
-
-    def open_up_and_retry(remove: Callable[..., Any], path: str, _error: object) -> None:
-        if path == scratch:  # what lies around it is not ours to open up
-            return
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), stat.S_IRWXU)
-            if os.path.isdir(path) and not os.path.islink(path):
-                os.chmod(path, stat.S_IRWXU)
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                remove(path)
-
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(scratch, onerror=open_up_and_retry)
