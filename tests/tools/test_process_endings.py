@@ -112,6 +112,7 @@ async def test_two_hundred_calls_leak_no_descriptors(toolbox: ProcessToolbox) ->
 async def test_a_server_out_of_descriptors_says_so_and_leaks_none(toolbox: ProcessToolbox) -> None:
     source = "def tool():\n    return 1"
     await run(toolbox, source)
+    await until(lambda: only_spares_are_left(toolbox))
     before, limits = descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)
     for room in range(1, 9):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max_descriptor() + room, limits[1]))
@@ -120,7 +121,8 @@ async def test_a_server_out_of_descriptors_says_so_and_leaks_none(toolbox: Proce
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert outcome.content == "1" or "could not be started" in str(outcome.content)
-    assert descriptors() <= before  # spares of before may have ended meanwhile
+    await until(lambda: only_spares_are_left(toolbox))
+    assert descriptors() == before
 
 
 async def test_a_killed_spare_is_replaced(toolbox: ProcessToolbox) -> None:
@@ -131,6 +133,14 @@ async def test_a_killed_spare_is_replaced(toolbox: ProcessToolbox) -> None:
         os.kill(pid, signal.SIGKILL)
     assert (await run(toolbox, source)).content == "1"
     await until(lambda: only_spares_are_left(toolbox))
+
+
+async def test_a_closed_zygote_leaves_no_zombie(toolbox: ProcessToolbox) -> None:
+    await run(toolbox, "def tool():\n    return 1")
+    await until(lambda: only_spares_are_left(toolbox))
+    pids = [zygote_of(toolbox), *linux.children_of(zygote_of(toolbox))]
+    await toolbox.close()
+    assert [pid for pid in pids if os.path.exists(f"/proc/{pid}")] == []
 
 
 def zygote_of(toolbox: ProcessToolbox) -> int:

@@ -213,7 +213,11 @@ class ForkServer:
         cell.tell_end(ended)
 
     def _lost(self, reason: OSError) -> None:
-        """The zygote is gone or useless: whoever waits for it is told, and what it may have left is killed."""
+        """The zygote is gone or useless: whoever waits for it is told, and what it may have left is killed.
+
+        It is not killed itself. The closed socket ends it, and then its stub reaps it; killed, the stub would leave a
+        zombie to the machine's first process, which in a container may be this very server.
+        """
         if not self.alive:
             return
         self.alive = False
@@ -224,8 +228,6 @@ class ForkServer:
         for wish in self._waiting:
             if not wish.done():
                 wish.set_exception(reason)
-        if self.cage.tier == "A":
-            self._process.kill()
         for cell in list(self._cells.values()):
             if self.cage.tier != "A":
                 linux.kill_group(cell.number)

@@ -60,6 +60,7 @@ def main(arguments: list[str]) -> None:
     if listener:
         listener.close()
     Zygote(server, cage).serve()
+    os._exit(0)  # there is nothing to tidy up, and somebody waits
 
 
 def _tell(server: socket.socket, what: dict[str, Any], descriptors: list[int] | None = None) -> None:
