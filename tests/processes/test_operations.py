@@ -44,6 +44,26 @@ def ends_well(server: ServerProcess, agent_id: str, run_id: str) -> None:
     assert said.json()["stop_reason"]["stop_reason"] == "end_turn"
 
 
+def test_while_the_database_is_gone_requests_are_asked_to_come_again(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    database = postgres_server.create_database("comes_and_goes")
+    name = sql.Identifier("comes_and_goes")
+    with (
+        ServerProcess(database, tmp_path) as server,
+        psycopg.connect(postgres_server.url(), autocommit=True) as operator,
+    ):
+        http = httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS)
+        agent_id = http.get("/v1/agents/").json()[0]["id"]
+        operator.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(name))
+        operator.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'comes_and_goes'")
+        for answer in (http.get("/v1/agents/"), http.post(f"/v1/agents/{agent_id}/messages", json={"input": "Hello?"})):
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1"), answer.text
+        operator.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(name))
+        said = http.post(f"/v1/agents/{agent_id}/messages", json={"input": "/say back again"})
+        assert said.json()["stop_reason"]["stop_reason"] == "end_turn"
+
+
 def test_within_five_seconds_of_a_restart_every_run_moves_again(database_url: str, tmp_path: Path) -> None:
     """With a lease of a minute: nobody waits for a dead process of this machine."""
     with ServerProcess(database_url, tmp_path / "data", HOLDFAST_LEASE_SECONDS="60") as server:

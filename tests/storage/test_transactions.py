@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, insert, select, text
 from sqlalchemy.exc import OperationalError
 
 from engine.house import opened
-from holdfast.core.errors import Conflict, ConversationBusy
+from holdfast.core.errors import Conflict, ConversationBusy, StorageDown
 from holdfast.core.messages import Approval
 from holdfast.core.records import Conversation
 from holdfast.ports.history import MessageScope
@@ -70,7 +70,7 @@ async def test_when_sqlite_undoes_the_whole_transaction_nobody_in_the_batch_was_
     await asyncio.sleep(0)
     waiting.set()
     results = await asyncio.gather(holding, *jobs, return_exceptions=True)
-    assert [isinstance(result, OperationalError) for result in results] == [False, True, True, True]
+    assert [isinstance(result, StorageDown) for result in results] == [False, True, True, True]
     await database.write(keep(4))  # type: ignore[arg-type]
     kept = await database.read(lambda connection: list(connection.execute(text("SELECT n FROM kept")).scalars()))
     assert kept == [4]

@@ -26,6 +26,7 @@ from holdfast.core.errors import (
     ModelError,
     NotFound,
     PendingApproval,
+    StorageDown,
     TooManyRuns,
 )
 from holdfast.core.failures import wire_kind
@@ -77,11 +78,15 @@ def problem(error: Exception, *, pending_as_object: bool = True) -> Json:
             return model_problem(error.kind, error.message, error.detail)
         case TooManyRuns():
             return Json({"detail": str(error)}, 429, {"retry-after": str(error.retry_after_seconds)})
+        case StorageDown():
+            log.error("%s", error)
+            told = {"detail": "The database does not answer at the moment; try again."}
+            return Json(told, 503, {"retry-after": str(error.retry_after_seconds)})
         case McpFailed(late=True):
             return Json({"detail": str(error)}, 408, NEVER_RETRY)
         case McpFailed():
-            told = {"type": "mcp_connection_error", "message": str(error), "detail": None}
-            return Json({"error": told}, 502, NEVER_RETRY)
+            failed = {"type": "mcp_connection_error", "message": str(error), "detail": None}
+            return Json({"error": failed}, 502, NEVER_RETRY)
         case _:
             status = next((code for kind, code in _STATUSES if isinstance(error, kind)), 500)
             if status == 500:

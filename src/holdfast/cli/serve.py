@@ -16,6 +16,7 @@ import uvloop
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.app import AlreadyRunning, http_app_of, opened
+from holdfast.core.errors import StorageDown
 from holdfast.settings import Settings
 
 OPEN_FILES = 65_536
@@ -44,7 +45,7 @@ def run_process(work: Coroutine[Any, Any, int], settings: Settings) -> int:
         return uvloop.run(work)
     except AlreadyRunning as error:
         print(f"holdfast: {error}", file=sys.stderr)
-    except (SQLAlchemyError, ImportError) as error:
+    except (SQLAlchemyError, StorageDown, ImportError) as error:
         print(f"holdfast: the database cannot be used: {error}\n`holdfast doctor` says more.", file=sys.stderr)
     return 1
 

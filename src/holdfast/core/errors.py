@@ -120,6 +120,12 @@ class TooManyRuns(TryLater):
     retry_after_seconds = 1
 
 
+class StorageDown(TryLater):
+    """The database cannot be reached, or its disk is full; the same request may succeed when that is mended."""
+
+    retry_after_seconds = 1
+
+
 ModelErrorKind = Literal[
     "llm_error",  # the vendor failed (5xx, broken stream, anything unnamed)
     "llm_bad_request",  # the vendor refused the request

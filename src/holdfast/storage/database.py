@@ -21,10 +21,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import orjson
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from holdfast.core.errors import Conflict, Invalid
+from holdfast.core.errors import Conflict, Invalid, StorageDown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -165,6 +165,8 @@ def _told_plainly() -> Iterator[None]:
         raise Conflict(f"This conflicts with what is stored: {error.orig}") from error
     except DataError as error:
         raise Invalid(f"The database cannot keep this value: {error.orig}") from error
+    except (OperationalError, InterfaceError) as error:
+        raise StorageDown(f"The database does not answer: {error.orig}") from error
 
 
 def _to_its_end(job: asyncio.Future[T]) -> asyncio.Future[T]:
