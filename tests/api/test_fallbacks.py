@@ -12,8 +12,9 @@ from letta_client import APIStatusError, Letta
 
 from api.conftest import serving
 from holdfast.core.errors import ModelErrorKind
+from holdfast.core.model import Usage
 from holdfast.testing.model_server import ModelServer
-from holdfast.testing.script import Drop, Fail, Say
+from holdfast.testing.script import Count, Drop, Fail, Say
 
 FIRST = "openai-proxy/gpt-4o-mini"
 SECOND = "anthropic/claude-sonnet-4-5"
@@ -78,6 +79,34 @@ def test_the_next_model_answers(
     traces = httpx.get(f"{house}/v1/runs/{step['run_id']}/trace").json()
     assert [trace["llm_config"]["handle"] for trace in traces] == [FIRST, SECOND]
     assert traces[0]["response_json"]["error"]["type"] == kind
+
+
+def test_a_summary_is_written_by_the_next_model_too_and_its_calls_are_traced(
+    client: Letta, house: str, vendor: ModelServer
+) -> None:
+    agent = agent_of(client, SECOND, compaction_settings={"mode": "all", "model": "openai-proxy/rehearsal"})
+    for number in range(2):
+        vendor.script(Say(f"answer {number}"))
+        client.agents.messages.create(agent, input=f"question {number}")
+    failing(vendor, "context_overflow", 1)
+    failing(vendor, "llm_authentication", 2)
+    vendor.script(Say("They asked twice."), Count(Usage(70, 7)))
+    vendor.script(Say("after"), Count(Usage(30, 3)))
+    answer = client.agents.messages.create(agent, input="go on")
+    run = str(answer.messages[-1].run_id)
+    assert (answer.usage.total_tokens, answer.usage.step_count) == (110, 1)
+    assert client.runs.usage.retrieve(run).total_tokens == 110
+    step = httpx.get(f"{house}/v1/runs/{run}/steps", params={"order": "asc"}).json()[1]
+    assert (step["call_type"], step["status"], step["model_handle"]) == ("summarization", "success", SECOND)
+    assert [failed["model_handle"] for failed in step["failed_models"]] == ["openai-proxy/rehearsal", FIRST]
+    trace = client.steps.trace.retrieve(step["id"])
+    assert trace is not None
+    assert (trace.call_type, trace.request_json) == ("summarization", vendor.received[-2].body)
+    assert trace.compaction_settings is not None
+    assert trace.compaction_settings["mode"] == "all"
+    assert {"type": "text", "text": "They asked twice."} in trace.response_json["content"]  # type: ignore[operator]
+    rows = httpx.get(f"{house}/v1/runs/{run}/trace").json()
+    assert [row["call_type"] for row in rows] == ["agent_step", *["summarization"] * 3, "agent_step"]
 
 
 def test_nothing_is_said_twice_once_a_token_was_shown(client: Letta, vendor: ModelServer) -> None:

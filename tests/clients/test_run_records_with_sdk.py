@@ -37,7 +37,7 @@ WIRES = {
 }
 
 
-OURS = {"failed_models"}  # a step that fell back tells what failed before
+OURS = {"failed_models", "call_type"}  # a step tells what failed before it, and whether it is a compaction's
 
 
 def fits(shape: type[BaseModel], said: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from holdfast.core.messages import (
     plain_text,
 )
 from holdfast.core.model import ModelRequest, Usage
+from holdfast.core.records import Run, Step
 from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
 from holdfast.ports.toolbox import ToolJob
@@ -38,6 +40,10 @@ async def context_of(house: House, conversation: str) -> tuple[Message, ...]:
     situation = await house.wiring.store.situation(conversation)
     assert situation.context is not None
     return situation.context
+
+
+async def steps_of(house: House, run: Run) -> Sequence[Step]:
+    return await house.wiring.store.run_steps(run.id)
 
 
 def kinds(messages: Any) -> list[str]:
@@ -137,6 +143,56 @@ async def test_a_summariser_that_is_down_costs_the_summary_but_not_the_answer(da
         assert kinds(kept) == ["System", "Summary", "User", "Assistant"]
         assert isinstance(kept[1].body, SummaryBody)
         assert "could not be summarised" in kept[1].body.text
+
+
+async def test_a_compactions_call_is_a_step_of_its_own_with_what_it_cost(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        await talk(house, conversation, 3)
+        house.model.script(Fail.of("context_overflow"))
+        house.model.script(Say("a summary"), Count(Usage(500, 50)))
+        house.model.script(Say("after"), Count(Usage(100, 10)))
+        run = await house.finished(conversation, "go on")
+        steps = await steps_of(house, run)
+        assert [(s.call_type, s.status) for s in steps] == [
+            ("agent_step", "failed"),
+            ("summarization", "success"),
+            ("agent_step", "success"),
+        ]
+        assert steps[1].usage == Usage(500, 50)
+        assert run.num_steps == 1
+        summary = next(m for m in await context_of(house, conversation) if isinstance(m.body, SummaryBody))
+        assert summary.step_id == steps[1].id
+        (usage,) = [r for r in await house.records(run.id) if r["message_type"] == "usage_statistics"]
+        assert (usage["total_tokens"], usage["step_count"]) == (660, 1)
+
+
+async def test_whoever_takes_over_a_run_knows_what_its_compaction_cost(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        await talk(house, conversation, 3)
+        house.model.script(Fail.of("context_overflow"))
+        house.model.script(Say("a summary"), Count(Usage(5_000, 50)))
+        house.model.script(Hang())
+        run = await house.start(conversation, "go on", budget={"max_tokens": 5_060})
+        await house.model_called(6)
+    async with opened(database_url) as house:
+        house.model.script(Say("after"), Count(Usage(100, 10)))
+        (usage,) = [r for r in await house.records(run.id) if r["message_type"] == "usage_statistics"]
+        assert usage["total_tokens"] == 5_160
+        assert usage["step_count"] == 1
+
+
+async def test_a_budget_counts_the_tokens_of_a_summary_that_came_to_nothing(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        await talk(house, conversation, 3)
+        house.model.script(Fail.of("context_overflow"))
+        house.model.script(Say("  "), Count(Usage(500, 50)))
+        house.model.script(Say("a summary"), Count(Usage(500, 50)))
+        run = await house.finished(conversation, "go on", budget={"max_tokens": 1_000})
+        assert run.stop_reason == "max_tokens_exceeded"
+        assert run.metadata["budget"]["spent"] == 1_100
 
 
 async def test_a_summariser_that_cannot_read_so_much_is_given_the_newer_half(database_url: str) -> None:
@@ -259,6 +315,8 @@ async def test_a_cancel_closes_the_summarisers_connection_and_leaves_the_context
         await house.engine.cancel(run)
         assert house.model.closed_early.is_set()
         assert "Summary" not in kinds(await context_of(house, conversation))
+        last = (await steps_of(house, run))[-1]
+        assert (last.call_type, last.status, last.stop_reason) == ("summarization", "cancelled", "cancelled")
 
 
 async def test_a_system_prompt_that_alone_is_too_long_says_which_block_to_shorten(database_url: str) -> None:

@@ -95,7 +95,12 @@ def overflowed(state: State, failed: ModelFailed) -> Decision:
 
 
 def compacted(state: State, context_tokens: int, usage: Usage) -> State:
-    return replace(state, context_tokens=context_tokens, compacted_to=context_tokens, spent=state.spent.plus(usage))
+    return replace(paid(state, usage), context_tokens=context_tokens, compacted_to=context_tokens)
+
+
+def paid(state: State, usage: Usage) -> State:
+    """A summary costs tokens like any reply."""
+    return replace(state, spent=state.spent.plus(usage))
 
 
 def compaction_failed(state: State, failed: CompactionFailed) -> Decision | None:

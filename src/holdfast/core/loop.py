@@ -78,7 +78,8 @@ def _follows(state: State, happened: Happened) -> Decision:
             return _tool_settled(state, call_id, result)
         case Compacted(context_tokens=tokens, usage=usage):
             return tooling.ask_model(limits.compacted(state, tokens, usage))
-        case CompactionFailed():
+        case CompactionFailed(usage=usage):
+            state = limits.paid(state, usage)
             next_try = limits.compaction_failed(state, happened)
             return next_try or tooling.ask_model(limits.left_as_it_is(state))
         case CancelAsked():

@@ -17,6 +17,7 @@ from holdfast.core.state import OnUnknown
 
 Json = Mapping[str, Any]
 McpKind = Literal["streamable_http", "sse", "stdio"]
+CallType = Literal["agent_step", "summarization"]  # what a model was called for, as the contract names it
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +250,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
+    """One model call of a run that came to an end: a step of the agent, or the summary of a compaction."""
+
     id: str
     org_id: str
     run_id: str
     agent_id: str
     created_at: datetime
+    call_type: CallType = "agent_step"
     status: str = "pending"  # pending, success, failed, cancelled
     stop_reason: StopReason | None = None
     model: str | None = None

@@ -219,12 +219,13 @@ class Compacted:
 @dataclass(frozen=True, slots=True)
 class CompactionFailed:
     """The context is as it was. With `system_prompt` no compaction can help: the system prompt alone is too long.
-    `kind` is set if a model failed."""
+    `kind` is set if a model failed; `usage` is what was spent all the same."""
 
     trigger: Trigger
     message: str
     system_prompt: bool = False
     kind: ModelErrorKind | None = None
+    usage: Usage = UNUSED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """Compaction, the part that awaits: ask a model for a summary of what is to go.
 
-Which messages go is decided in `core.compaction`, and which way is next if one fails in `core.limits`. Cancelling the
-task closes the summariser's connection; until the outcome is written the context is as it was.
+Which messages go is decided in `core.compaction`, and which way is next if one fails in `core.limits`. The model is
+called as it is for a step (`engine.model_call`): with fallbacks, and with every attempt kept for the trace. Cancelling
+the task closes the summariser's connection; until the outcome is written the context is as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.core import tokens
@@ -36,13 +36,16 @@ from holdfast.core.messages import (
     UserBody,
     plain_text,
 )
-from holdfast.core.model import ModelRequest, Reply, ReplyDone, Usage
+from holdfast.core.model import ModelRequest, Reply
 from holdfast.core.model_settings import model_settings
-from holdfast.core.state import ASSUMED_WINDOW, Compact, CompactionFailed, Loadout, Way
+from holdfast.core.records import Json
+from holdfast.core.request import RunRequest
+from holdfast.core.state import ASSUMED_WINDOW, Compact, CompactionFailed, Loadout, ModelFailed, Way
 from holdfast.engine import model_call
+from holdfast.engine.model_call import Choice, ModelCall
 from holdfast.engine.scene import Scene
+from holdfast.engine.wiring import Wiring
 from holdfast.ports.ids import new_id
-from holdfast.ports.model import FoundModel, ModelDirectory
 from holdfast.ports.runs import ContextCut
 
 MAX_TRIES = 3  # of one summary; each reads half of what the one before did
@@ -54,14 +57,19 @@ CHARS_PER_TOKEN = 3  # cautious
 class Job:
     """One compaction: of what, for whom, how."""
 
+    wiring: Wiring
     scene: Scene
     loadout: Loadout
-    models: ModelDirectory
-    handle: str
+    request: RunRequest
     effect: Compact
     settings: CompactionSettings
     context_tokens: int
-    count: Callable[[str, str], int]  # tokens of a text for a model: exact where we can
+    call: ModelCall  # takes down which models were asked, and what it cost
+
+    @property
+    def handle(self) -> str:
+        """The agent's own model."""
+        return model_call.handle_of(self.scene.agent, self.scene.conversation, self.request)
 
     def in_the(self, way: Way) -> Job:
         return replace(self, effect=replace(self.effect, way=way))
@@ -73,7 +81,7 @@ class Summary:
 
     text: str
     shown: str
-    usage: Usage
+    step_id: str | None = None  # of the call that made it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,6 @@ class Shortened:
     cut: ContextCut
     summary: str
     stats: CompactionStats
-    usage: Usage
 
     @property
     def context_tokens(self) -> int:
@@ -103,9 +110,8 @@ async def perform(job: Job) -> Shortened | CompactionFailed:
     try:
         summary = await _summary(job, keep)
     except ModelError as error:
-        return CompactionFailed(job.effect.trigger, f"The summary could not be made: {error.message}", kind=error.kind)
-    except UnknownHandle as error:
-        return CompactionFailed(job.effect.trigger, str(error), kind="llm_bad_request")
+        message = f"The summary could not be made: {error.message}"
+        return CompactionFailed(job.effect.trigger, message, kind=error.kind, usage=job.call.usage)
     return _shortened(job, keep, sizes, summary)
 
 
@@ -114,7 +120,7 @@ def system_overflow(job: Job) -> str | None:
     window, system = job.loadout.terms.window, job.scene.context[0].body
     if window is None or not isinstance(system, SystemBody) or tokens.of_text(system.text) < window // 2:
         return None
-    total = job.count(job.handle.partition("/")[2], system.text)
+    total = job.wiring.count(job.handle.partition("/")[2], system.text)
     if total < window:
         return None
     parts = {f"memory block {block.label!r}": block.value for block in job.scene.blocks}
@@ -131,39 +137,61 @@ async def _summary(job: Job, keep: int) -> Summary:
     bodies = [message.body for message in going]
     if job.effect.way == "truncate":
         note = without_a_summary(bodies)
-        return Summary(note, note, Usage())
+        return Summary(note, note)
     if job.settings.by_itself and job.effect.way == "asked":
-        reply = await _ask(await job.models.find(job.handle, job.scene.agent.org_id), _own_request(job, keep))
+        reply = await _ask(job, Choice(job.handle, _own_request(job, keep)), _fallbacks(job))
     else:
         reply = await _ask_summariser(job, bodies)
     text = clip_summary(plain_text(reply.parts).strip(), job.settings.clip_chars)
     if not text:
         raise ModelError("llm_empty_response", "The summariser gave no summary.")
-    return Summary(text, summary_text(text), reply.usage)
+    return Summary(text, summary_text(text), job.call.step_id)
 
 
 async def _ask_summariser(job: Job, going: list[Body]) -> Reply:
-    """A summariser that cannot read so much is given the newer half."""
-    found = await summariser(job.models, job.scene.agent.org_id, job.settings.model, job.handle)
-    most = int((found.info.context_window or ASSUMED_WINDOW) * TRANSCRIPT_SHARE * CHARS_PER_TOKEN)
+    """A summariser that cannot read so much is given the newer half; for one that is down the agent's own model stands
+    in, and then its fallbacks."""
+    handle, window = await _summariser(job)
+    most = int(window * TRANSCRIPT_SHARE * CHARS_PER_TOKEN)
+    others = ({"model": job.handle}, *_fallbacks(job))
     for attempt in range(MAX_TRIES):
+        request = _summary_request(job, handle, transcript(going, most >> attempt))
         try:
-            return await _ask(found, _summary_request(job, found, transcript(going, most >> attempt)))
+            return await _ask(job, Choice(handle, request), others)
         except ModelError as error:
             if error.kind != "context_overflow" or attempt + 1 == MAX_TRIES:
                 raise
     raise AssertionError("unreachable")
 
 
-async def summariser(models: ModelDirectory, org_id: str, wanted: str | None, fallback: str) -> FoundModel:
-    """The model chosen for summaries; a name nobody knows here (like `letta/auto`) means the agent's own."""
-    try:
-        return await models.find(wanted or fallback, org_id)
-    except UnknownHandle:
-        return await models.find(fallback, org_id)
+async def _summariser(job: Job) -> tuple[str, int]:
+    """The model chosen for summaries and how much it reads; a name nobody knows here (like `letta/auto`) means the
+    agent's own."""
+    for handle in (job.settings.model or job.handle, job.handle):
+        try:
+            info = (await job.wiring.models.find(handle, job.scene.agent.org_id)).info
+            return handle, info.context_window or ASSUMED_WINDOW
+        except UnknownHandle:
+            continue
+        except ModelError:
+            return handle, ASSUMED_WINDOW  # its provider is down now; the call will tell
+    return job.handle, ASSUMED_WINDOW
 
 
-def _summary_request(job: Job, found: FoundModel, text: str) -> ModelRequest:
+def _fallbacks(job: Job) -> tuple[Json, ...]:
+    return model_call.fallbacks_of(job.scene.agent, job.request)
+
+
+async def _ask(job: Job, first: Choice, others: Sequence[Json]) -> Reply:
+    wiring, org_id = job.wiring, job.scene.agent.org_id
+    choices = model_call.with_fallbacks(first, others)
+    outcome = await model_call.perform(job.call, wiring.models, choices, org_id, wiring.clock, model_call.unseen)
+    if isinstance(outcome, ModelFailed):
+        raise ModelError(outcome.kind, outcome.message, detail=outcome.detail)
+    return outcome.reply
+
+
+def _summary_request(job: Job, handle: str, text: str) -> ModelRequest:
     """The transcript as one user's message, under a prompt of its own."""
     prompt = job.settings.prompt or SUMMARY_PROMPT
     bodies: list[Body] = [SystemBody(prompt)]
@@ -171,7 +199,7 @@ def _summary_request(job: Job, found: FoundModel, text: str) -> ModelRequest:
         bodies += [UserBody((Text(prompt),)), AssistantBody((Text(ACKNOWLEDGEMENT),))]
     bodies.append(UserBody((Text(text),)))
     settings = model_settings(job.settings.model_settings, parallel=False)
-    return ModelRequest(found.info.name, _as_messages(job.scene, bodies), settings=settings)
+    return ModelRequest(handle.partition("/")[2], _as_messages(job.scene, bodies), settings=settings)
 
 
 def _own_request(job: Job, keep: int) -> ModelRequest:
@@ -194,14 +222,6 @@ def _as_messages(scene: Scene, bodies: list[Body]) -> tuple[Message, ...]:
     )
 
 
-async def _ask(found: FoundModel, request: ModelRequest) -> Reply:
-    async with aclosing(found.model.stream(request)) as deltas:
-        async for delta in deltas:
-            if isinstance(delta, ReplyDone):
-                return delta.reply
-    raise ModelError("llm_empty_response", "The summariser gave no summary.")
-
-
 def _shortened(job: Job, keep: int, sizes: list[int], summary: Summary) -> Shortened:
     """What our estimate was off by before the cut it is off by afterwards, so the vendor's count carries over."""
     scene = job.scene
@@ -218,6 +238,6 @@ def _shortened(job: Job, keep: int, sizes: list[int], summary: Summary) -> Short
         messages_count_before=len(scene.context),
         messages_count_after=len(kept) + 2,
     )
-    draft = Draft(SummaryBody(summary.shown, stats), id=new_id("message"))
+    draft = Draft(SummaryBody(summary.shown, stats), id=new_id("message"), step_id=summary.step_id)
     cut = ContextCut(kept[0].seq if kept else scene.next_seq, str(draft.id))
-    return Shortened(draft, cut, summary.text, stats, summary.usage)
+    return Shortened(draft, cut, summary.text, stats)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from holdfast.core.compaction import CompactionSettings
 from holdfast.core.errors import LostLease
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.messages import Part
-from holdfast.core.outward import Wire, ping_wire
+from holdfast.core.outward import ping_wire
 from holdfast.core.records import Run, Step
 from holdfast.core.request import RunRequest
 from holdfast.core.state import (
@@ -108,9 +108,11 @@ class Effects:
     def cut_off(self, stop: StopReason) -> tuple[tuple[Part, ...], str, str] | None:
         """What was seen of a reply that is still coming, with its step and its message; its step ends here."""
         call, self._call = self._call, None
-        if call is None:
+        if call is None or not call.attempts:
             return None
         self.step, self._traced = replace(self._step_row(call), status="cancelled", stop_reason=stop), call
+        if call.call_type == "summarization":
+            return None
         return call.unfolding.seen(), call.step_id, call.message_id
 
     # ---- the model --------------------------------------------------------------------------------------------------
@@ -118,27 +120,28 @@ class Effects:
     async def _call_model(self, effect: CallModel, state: State) -> Happened:
         call = self._call = model_call.new_call(self._run.id, state.loadout, self._wiring.clock)
         choices = model_call.choices(effect, state.loadout, self._scene, self._request)
-        show = self._journal.show if self._request.stream_tokens else _unseen
+        show = self._journal.show if self._request.stream_tokens else model_call.unseen
         models, clock = self._wiring.models, self._wiring.clock
         happened = await model_call.perform(call, models, choices, self._run.org_id, clock, show)
-        self._call = None
-        self._note_call(call, happened)
-        return happened
-
-    def _note_call(self, call: ModelCall, happened: Happened) -> None:
-        """Remember the step, so that the checkpoint of what happened writes it too."""
         if self.ttft_ns is None and call.first_token_ns is not None:
             self.ttft_ns = call.first_token_ns - self.began_ns
+        if isinstance(happened, ModelReplied):
+            self.context_tokens = happened.reply.usage.total_tokens
+        self._note_call(call)
+        return happened
+
+    def _note_call(self, call: ModelCall) -> None:
+        """The call is over. Remember its step, so that the checkpoint of what happened writes it too."""
+        self._call = None
+        if not call.attempts:
+            return
         step, self._traced = self._step_row(call), call
-        match happened:
-            case ModelReplied(reply=reply):
-                self.context_tokens = reply.usage.total_tokens
-                self.step = replace(step, status="success")
+        match call.attempts[-1].outcome:
             case ModelFailed(kind=kind, message=message, detail=detail):
                 error = {"error_type": kind, "message": message, "detail": detail}
                 self.step = replace(step, status="failed", error=error)
             case _:
-                pass
+                self.step = replace(step, status="success")
 
     def _step_row(self, call: ModelCall) -> Step:
         return model_call.step_of(
@@ -171,22 +174,26 @@ class Effects:
     # ---- compaction ------------------------------------------------------------------------------------------------
 
     async def _compact(self, effect: Compact, state: State) -> Happened:
+        settings = CompactionSettings.of(self._scene.agent.compaction_settings, self._request.compaction)
+        call = model_call.new_call(self._run.id, state.loadout, self._wiring.clock, asdict(settings))
+        self._call = call
         job = compaction.Job(
+            wiring=self._wiring,
             scene=self._scene,
             loadout=state.loadout,
-            models=self._wiring.models,
-            handle=self._handle,
+            request=self._request,
             effect=effect,
-            settings=CompactionSettings.of(self._scene.agent.compaction_settings, self._request.compaction),
+            settings=settings,
             context_tokens=state.context_tokens,
-            count=self._wiring.count,
+            call=call,
         )
         outcome = await compaction.perform(job)
+        self._note_call(call)
         if isinstance(outcome, CompactionFailed):
             log.warning("run %s: %s", self._run.id, outcome.message)
             return outcome
         self.shortened = outcome
-        return Compacted(outcome.context_tokens, outcome.usage)
+        return Compacted(outcome.context_tokens, call.usage)
 
     # ---- what a checkpoint writes of them ---------------------------------------------------------------------------
 
@@ -212,9 +219,6 @@ class Effects:
         call, self._traced = self._traced, None
         if call is not None and step is not None and self._wiring.traces is not None:
             self._wiring.traces.note(call, step, self._scene.agent)
-        self._last_step = step or self._last_step
+        if step is not None and step.call_type == "agent_step":
+            self._last_step = step
         self.step = self.shortened = None
-
-
-def _unseen(wire: Wire) -> None:
-    """Pieces of a reply that nobody watches token by token are not records."""

@@ -1,4 +1,4 @@
-"""One model call: choose the model, make the request, listen to the reply.
+"""One model call, for a step or for a compaction's summary: choose the model, make the request, listen to the reply.
 
 If the model that was chosen cannot answer (its provider is overloaded, silent or refuses our key) and nothing of its
 reply was seen, the agent's fallback models are tried in their order. The step then tells which one answered and what
@@ -28,7 +28,7 @@ from holdfast.core.model import (
 )
 from holdfast.core.model_settings import model_settings, with_settings
 from holdfast.core.outward import Wire, date_text
-from holdfast.core.records import Agent, Conversation, Json, Step
+from holdfast.core.records import Agent, CallType, Conversation, Json, Step
 from holdfast.core.request import RunRequest
 from holdfast.core.rules import needs_approval
 from holdfast.core.state import CallModel, Loadout, ModelFailed, ModelReplied
@@ -85,9 +85,14 @@ class ModelCall:
     first_token_ns: int | None = None
     finished_ns: int | None = None
     usage: Usage = field(default_factory=Usage)
+    compaction: Json | None = None  # the settings of the compaction that the call is for
+
+    @property
+    def call_type(self) -> CallType:
+        return "agent_step" if self.compaction is None else "summarization"
 
 
-def new_call(run_id: str, loadout: Loadout, clock: Clock) -> ModelCall:
+def new_call(run_id: str, loadout: Loadout, clock: Clock, compaction: Json | None = None) -> ModelCall:
     message_id, request_id = new_reply_ids()
     step_id, now = new_id("step"), clock.now()
     unfolding = Unfolding(
@@ -100,7 +105,7 @@ def new_call(run_id: str, loadout: Loadout, clock: Clock) -> ModelCall:
         held=loadout.judged_late,
         parallel=loadout.parallel_calls,
     )
-    return ModelCall(step_id, message_id, request_id, unfolding, now, clock.monotonic_ns())
+    return ModelCall(step_id, message_id, request_id, unfolding, now, clock.monotonic_ns(), compaction=compaction)
 
 
 async def perform(
@@ -164,11 +169,16 @@ def handle_of(agent: Agent, conversation: Conversation, request: RunRequest) -> 
 def choices(effect: CallModel, loadout: Loadout, scene: Scene, request: RunRequest) -> tuple[Choice, ...]:
     """The model that was chosen, then the agent's fallbacks. A request that names its model wants that one only."""
     chosen = handle_of(scene.agent, scene.conversation, request)
-    first = model_request(effect, loadout, scene, chosen)
-    if request.override_model is not None:
-        return (Choice(chosen, first),)
-    others = (_fallback(first, other) for other in scene.agent.fallback_models if other["model"] != chosen)
-    return (Choice(chosen, first), *others)
+    first = Choice(chosen, model_request(effect, loadout, scene, chosen))
+    return with_fallbacks(first, fallbacks_of(scene.agent, request))
+
+
+def fallbacks_of(agent: Agent, request: RunRequest) -> tuple[Json, ...]:
+    return () if request.override_model is not None else tuple(agent.fallback_models)
+
+
+def with_fallbacks(first: Choice, others: Sequence[Json]) -> tuple[Choice, ...]:
+    return (first, *(_fallback(first.request, other) for other in others if other["model"] != first.handle))
 
 
 def _fallback(first: ModelRequest, other: Json) -> Choice:
@@ -220,24 +230,30 @@ def step_of(call: ModelCall, *, org_id: str, run_id: str, agent: Agent, handle: 
     last = call.attempts[-1] if call.attempts else None
     info = last.found.info if last and last.found else None
     handle = last.handle if last else handle
+    limit = agent.context_window_limit if call.call_type == "agent_step" else None
     return Step(
         id=call.step_id,
         org_id=org_id,
         run_id=run_id,
         agent_id=agent.id,
         created_at=call.started_at,
+        call_type=call.call_type,
         model=handle.partition("/")[2],
         model_handle=handle,
         provider_name=handle.partition("/")[0],
         provider_id=info.provider_id if info else None,
         model_endpoint=info.endpoint if info else None,
-        context_window_limit=agent.context_window_limit or (info.context_window if info else None),
+        context_window_limit=limit or (info.context_window if info else None),
         usage=call.usage,
         failed_models=tuple(_failure(attempt) for attempt in call.attempts[:-1]),
         project_id=agent.project_id,
         llm_ns=(call.finished_ns or now_ns) - call.started_ns,
         step_ns=now_ns - call.started_ns,
     )
+
+
+def unseen(wire: Wire) -> None:
+    """Pieces of a reply that nobody watches token by token are not records."""
 
 
 def _failure(attempt: Attempt) -> Json:

@@ -36,7 +36,7 @@ async def take_over(wiring: Wiring, lease: Lease) -> tuple[Driver, Happened]:
         scene,
         request,
         terms=await terms_of(wiring, situation.agent, situation.conversation, request),
-        steps=len(done),
+        steps=sum(step.call_type == "agent_step" for step in done),
         spent=reduce(Usage.plus, (step.usage for step in done), Usage()),
     )
     called, last_result = await wiring.store.turn_so_far(run.turn_id)

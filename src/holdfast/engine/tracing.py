@@ -22,7 +22,7 @@ import orjson
 
 from holdfast.core.codec import encode
 from holdfast.core.model import Reply
-from holdfast.core.records import Actor, Agent, Step
+from holdfast.core.records import Actor, Agent, Json, Step
 from holdfast.core.state import ModelFailed
 from holdfast.engine.model_call import Attempt, ModelCall
 from holdfast.ports.clock import Clock
@@ -69,7 +69,7 @@ class Tracing:
     def _put_into_words(self, call: ModelCall, step: Step, agent: Agent) -> None:
         try:
             for number, attempt in enumerate(call.attempts, start=1):
-                self._hold(_noted(number, attempt, step, agent))
+                self._hold(_noted(number, attempt, step, agent, call.compaction))
         except Exception:
             log.exception("the trace of step %s could not be made", step.id)
 
@@ -145,7 +145,7 @@ class Tracing:
 # ---- a trace in words -----------------------------------------------------------------------------------------------
 
 
-def _noted(number: int, attempt: Attempt, step: Step, agent: Agent) -> _Noted:
+def _noted(number: int, attempt: Attempt, step: Step, agent: Agent, compaction: Json | None) -> _Noted:
     found, info = attempt.found, attempt.found.info if attempt.found else None
     request = found.model.payload(attempt.request) if found else {"model": attempt.request.model}
     trace = Trace(
@@ -156,9 +156,11 @@ def _noted(number: int, attempt: Attempt, step: Step, agent: Agent) -> _Noted:
         agent_id=agent.id,
         attempt=number,
         created_at=attempt.started_at,
+        call_type=step.call_type,
         about={
             "latency_ms": attempt.latency_ns // 1_000_000,
             "agent_tags": list(agent.tags),
+            "compaction_settings": compaction,
             "llm_config": {
                 "handle": attempt.handle,
                 "model": attempt.request.model,

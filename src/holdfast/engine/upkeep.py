@@ -6,7 +6,7 @@ Each change is refused while a run holds the conversation, and written in one tr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from holdfast.core.compaction import CompactionSettings
@@ -16,7 +16,7 @@ from holdfast.core.request import RunRequest
 from holdfast.core.state import Compact, CompactionFailed, Way
 from holdfast.engine import compaction
 from holdfast.engine.loading import scene_of, state_of
-from holdfast.engine.model_call import handle_of
+from holdfast.engine.model_call import new_call
 from holdfast.engine.pictures import with_pictures
 from holdfast.engine.preview import Overview, Preview, next_request, overview
 from holdfast.engine.terms import terms_of
@@ -60,17 +60,18 @@ class Upkeep:
         terms = await terms_of(wiring, situation.agent, situation.conversation, request)
         state = state_of(situation, scene, request, terms=terms)
         job = compaction.Job(
+            wiring=wiring,
             scene=scene,
             loadout=state.loadout,
-            models=wiring.models,
-            handle=handle_of(scene.agent, scene.conversation, request),
+            request=request,
             effect=Compact("manual"),
             settings=CompactionSettings.of(scene.agent.compaction_settings, settings),
             context_tokens=state.context_tokens,
-            count=wiring.count,
+            call=new_call("", state.loadout, wiring.clock),
         )
         done = await _shortened(job)
-        messages = scene.write_up((done.draft,), None, wiring.clock.now())
+        draft = replace(done.draft, step_id=None)  # outside of a run there are no steps
+        messages = scene.write_up((draft,), None, wiring.clock.now())
         await wiring.store.change_idle(
             Change(
                 conversation_id,

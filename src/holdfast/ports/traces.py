@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from holdfast.core.records import Actor, Json
+from holdfast.core.records import Actor, CallType, Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class Trace:
     agent_id: str
     attempt: int
     created_at: datetime
-    call_type: str = "agent_step"
-    about: Json  # latency_ms, llm_config, agent_tags
+    call_type: CallType = "agent_step"
+    about: Json  # latency_ms, llm_config, agent_tags, compaction_settings
     body: bytes  # packed request and response, see `engine.tracing`
 
 

@@ -176,6 +176,7 @@ steps = Table(
     owned_by("runs", "run_id"),
     owned_by("agents", "agent_id"),
     Column("created_at", Moment, nullable=False),
+    Column("call_type", String, nullable=False, server_default="agent_step"),
     Column("status", String, nullable=False),
     Column("stop_reason", String),
     Column("model", String),

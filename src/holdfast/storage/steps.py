@@ -1,4 +1,4 @@
-"""Steps: one row per model reply, with its usage and times."""
+"""Steps: one row per model call, with its usage and times."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def step_row(step: Step) -> dict[str, Any]:
         "run_id": step.run_id,
         "agent_id": step.agent_id,
         "created_at": step.created_at,
+        "call_type": step.call_type,
         "status": step.status,
         "stop_reason": step.stop_reason,
         "model": step.model,
