@@ -89,7 +89,7 @@ async def test_other_failures_are_not_tried_again(status: int) -> None:
     assert len(server.received) == 1
 
 
-@pytest.mark.parametrize("accident", [FailMidStream("llm_overloaded"), Drop()])
+@pytest.mark.parametrize("accident", [FailMidStream("llm_overloaded"), Drop(), CutOff()])
 async def test_an_accident_before_the_first_token_is_tried_again(accident: Step) -> None:
     async with served([accident], [Say("Now.")]) as (model, _):
         assert text_of(await heard(model)) == "Now."

@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.errors import ModelError
 from holdfast.core.model import (
     CallDelta,
     Delta,
@@ -24,7 +23,7 @@ from holdfast.core.model import (
     Usage,
 )
 from holdfast.providers.anthropic_request import ORIGIN
-from holdfast.providers.failures import from_event
+from holdfast.providers.failures import from_event, read_event, unfinished
 from holdfast.providers.gathering import Gathered, GatheredCall
 from holdfast.providers.sse import Event
 
@@ -51,10 +50,7 @@ class AnthropicDecoder:
         self._usage: dict[str, Any] = {}
 
     def feed(self, event: Event) -> Sequence[Delta]:
-        try:
-            said = orjson.loads(event.data)
-        except orjson.JSONDecodeError as broken:
-            raise ModelError("llm_error", f"{self._vendor}: the model sent a broken event.") from broken
+        said = read_event(self._vendor, event.data)
         match said.get("type"):
             case "content_block_delta":
                 return self._delta(said["index"], said["delta"])
@@ -76,7 +72,7 @@ class AnthropicDecoder:
 
     def reply(self) -> Reply:
         if not self.finished:
-            raise ModelError("llm_error", f"{self._vendor}: the stream ended without its terminal event.")
+            raise unfinished(self._vendor)
         return Reply(self._gathered.parts(), self._gathered.tool_calls(), self._finish, usage_of(self._usage))
 
     def _start(self, index: int, block: dict[str, Any]) -> Sequence[Delta]:

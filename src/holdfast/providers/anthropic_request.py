@@ -25,7 +25,7 @@ from holdfast.core.messages import (
 from holdfast.core.model import ModelRequest
 from holdfast.providers.anthropic_settings import settings_of
 from holdfast.providers.assembly import Assembly, split_system
-from holdfast.providers.encoding import Wire, arguments_object, cut
+from holdfast.providers.encoding import Wire, arguments_object, cut, shown
 from holdfast.providers.images import OMITTED, inline
 from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn
 
@@ -41,7 +41,7 @@ def request_body(request: ModelRequest, assembly: Assembly) -> Wire:
     messages[-1] = _marked(messages[-1])
     body: Wire = {"model": request.model, "messages": messages, "stream": True, **settings_of(request)}
     if system:
-        blocks: list[Wire] = [{"type": "text", "text": text} for text in system]
+        blocks = [_text(text) for text in system]
         blocks[-1]["cache_control"] = CACHE_MARKER
         body["system"] = blocks
     body.update(request.settings.extra_body)
@@ -73,7 +73,7 @@ def _blocks(turn: Turn, limit: int | None) -> list[Wire]:
 def _from_the_beginning(messages: list[Wire]) -> list[Wire]:
     if messages and messages[0]["role"] == "user":
         return messages
-    return [{"role": "user", "content": [{"type": "text", "text": BEGINNING}]}, *messages]
+    return [{"role": "user", "content": [_text(BEGINNING)]}, *messages]
 
 
 def _marked(message: Wire) -> Wire:
@@ -85,17 +85,11 @@ def _marked(message: Wire) -> Wire:
 
 
 def _seen(parts: Iterable[Part]) -> list[Wire]:
-    """What the model is shown: words and images."""
-    blocks: list[Wire] = []
-    for part in parts:
-        match part:
-            case Text(text=text) if text.strip():
-                blocks.append({"type": "text", "text": text})
-            case Image():
-                blocks.append(_image(part))
-            case _:
-                pass
-    return blocks
+    return shown(parts, _text, _image)
+
+
+def _text(text: str) -> Wire:
+    return {"type": "text", "text": text}
 
 
 def _said(parts: Iterable[Part]) -> list[Wire]:
@@ -104,7 +98,7 @@ def _said(parts: Iterable[Part]) -> list[Wire]:
     for part in parts:
         match part:
             case Text(text=text) if text.strip():
-                blocks.append({"type": "text", "text": text})
+                blocks.append(_text(text))
             case Reasoning(text=text, signature=str(signature), origin="anthropic" | None) if signature:
                 blocks.append({"type": "thinking", "thinking": text, "signature": signature})
             case HiddenReasoning(data=data, origin="anthropic" | None) if data:
@@ -122,9 +116,9 @@ def _tool_use(call: ToolCall) -> Wire:
 def _tool_result(result: ToolResult, limit: int | None) -> Wire:
     content = cut(result.content, limit)
     block: Wire = {"type": "tool_result", "tool_use_id": _wire_id(result.call_id)}
-    shown: str | Sequence[Wire] = content if isinstance(content, str) else _seen(content)
-    if shown:
-        block["content"] = shown
+    seen: str | Sequence[Wire] = content if isinstance(content, str) else _seen(content)
+    if seen:
+        block["content"] = seen
     if result.status == "error":
         block["is_error"] = True
     return block
@@ -140,4 +134,4 @@ def _image(image: Image) -> Wire:
         return {"type": "image", "source": {"type": "base64", "media_type": held.media_type, "data": held.data}}
     if image.url:
         return {"type": "image", "source": {"type": "url", "url": image.url}}
-    return {"type": "text", "text": OMITTED}
+    return _text(OMITTED)

@@ -1,14 +1,14 @@
-"""What the wires share when they write messages: cutting long returns, and strict schemas."""
+"""What the wires share when they write messages: words and images, cutting long returns, strict schemas."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
 
 from holdfast.core.clipping import clip_return
-from holdfast.core.messages import Image, Text
+from holdfast.core.messages import Image, Part, Text
 
 Wire = dict[str, Any]
 
@@ -27,6 +27,20 @@ def cut(content: str | tuple[Text | Image, ...], limit: int | None) -> str | tup
             part = Text(text)
         kept.append(part)
     return tuple(kept)
+
+
+def shown(parts: Iterable[Part], say: Callable[[str], Wire], picture: Callable[[Image], Wire]) -> list[Wire]:
+    """What a model is shown, in the wire's own form: words and images, and no blank text."""
+    content: list[Wire] = []
+    for part in parts:
+        match part:
+            case Text(text=text) if text.strip():
+                content.append(say(text))
+            case Image():
+                content.append(picture(part))
+            case _:
+                pass
+    return content
 
 
 def arguments_object(arguments: str) -> Wire:

@@ -108,6 +108,19 @@ def from_response(vendor: str, status: int, headers: Mapping[str, str], body: by
     )
 
 
+def unfinished(vendor: str) -> ModelError:
+    """The bytes have ended and the terminal event has not come: a break that only looks like an end."""
+    return Dropped(f"{vendor}: the stream ended without its terminal event.")
+
+
+def read_event(vendor: str, data: bytes) -> Any:
+    """What an event says. Raises `ModelError` for one that is no JSON."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as broken:
+        raise ModelError("llm_error", f"{vendor}: the model sent a broken event.") from broken
+
+
 def from_event(vendor: str, error: Any) -> ModelError:
     """The error of an error object that arrived inside a stream."""
     if not isinstance(error, Mapping):

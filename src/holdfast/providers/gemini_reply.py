@@ -14,7 +14,6 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.errors import ModelError
 from holdfast.core.model import (
     CallDelta,
     Delta,
@@ -25,7 +24,7 @@ from holdfast.core.model import (
     TextDelta,
     Usage,
 )
-from holdfast.providers.failures import Fleeting, from_event
+from holdfast.providers.failures import Fleeting, from_event, read_event, unfinished
 from holdfast.providers.gathering import Gathered, GatheredCall
 from holdfast.providers.gemini_request import ORIGIN
 from holdfast.providers.sse import Event
@@ -65,10 +64,7 @@ class GeminiDecoder:
         self._usage = Usage()
 
     def feed(self, event: Event) -> Sequence[Delta]:
-        try:
-            chunk = orjson.loads(event.data)
-        except orjson.JSONDecodeError as broken:
-            raise ModelError("llm_error", f"{self._vendor}: the model sent a broken event.") from broken
+        chunk = read_event(self._vendor, event.data)
         if error := chunk.get("error"):
             raise from_event(self._vendor, error)
         if usage := chunk.get("usageMetadata"):
@@ -81,7 +77,7 @@ class GeminiDecoder:
 
     def reply(self) -> Reply:
         if self._finish is None:
-            raise ModelError("llm_error", f"{self._vendor}: the stream ended without its terminal event.")
+            raise unfinished(self._vendor)
         finish = self._finish
         if finish == "stop" and self._gathered.calls:
             finish = "tool_calls"

@@ -27,7 +27,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice
 from holdfast.providers.assembly import Append, Assembly, split_system
-from holdfast.providers.encoding import Wire, arguments_object, cut
+from holdfast.providers.encoding import Wire, arguments_object, cut, shown
 from holdfast.providers.images import OMITTED, inline
 from holdfast.providers.quirks import bare
 from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn, in_order
@@ -130,19 +130,17 @@ def _pictures(result: ToolResult) -> list[Wire]:
 
 
 def _seen(parts: Iterable[Part]) -> list[Wire]:
-    """What the model is shown: words, and images that we hold."""
-    shown: list[Wire] = []
-    for part in parts:
-        match part:
-            case Text(text=text) if text.strip():
-                shown.append({"text": text})
-            case Image():
-                held = inline(part)
-                data = {"inlineData": {"mimeType": held.media_type, "data": held.data}} if held else {"text": OMITTED}
-                shown.append(data)
-            case _:
-                pass
-    return shown
+    return shown(parts, _text, _image)
+
+
+def _text(text: str) -> Wire:
+    return {"text": text}
+
+
+def _image(image: Image) -> Wire:
+    """Only what we hold: this wire takes no URLs of others."""
+    held = inline(image)
+    return {"inlineData": {"mimeType": held.media_type, "data": held.data}} if held else _text(OMITTED)
 
 
 def _from_the_beginning(contents: list[Wire]) -> list[Wire]:

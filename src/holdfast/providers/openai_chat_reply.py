@@ -25,7 +25,7 @@ from holdfast.core.model import (
     TextDelta,
     Usage,
 )
-from holdfast.providers.failures import from_event
+from holdfast.providers.failures import from_event, read_event, unfinished
 from holdfast.providers.gathering import Gathered, GatheredCall
 from holdfast.providers.openai_chat_request import DETAILS
 from holdfast.providers.sse import Event
@@ -69,10 +69,7 @@ class ChatDecoder:
         if event.data == b"[DONE]":
             self.finished = True
             return self._gathered.close_calls()
-        try:
-            chunk = orjson.loads(event.data)
-        except orjson.JSONDecodeError as broken:
-            raise ModelError("llm_error", f"{self._vendor}: the model sent a broken event.") from broken
+        chunk = read_event(self._vendor, event.data)
         if chunk.get("error") or event.name == b"error":
             raise from_event(self._vendor, chunk.get("error") or chunk)
         if usage := chunk.get("usage"):
@@ -82,7 +79,7 @@ class ChatDecoder:
 
     def reply(self) -> Reply:
         if not self.finished and self._finish is None:
-            raise ModelError("llm_error", f"{self._vendor}: the stream ended without its terminal event.")
+            raise unfinished(self._vendor)
         finish = self._finish or "stop"
         if finish == "stop" and self._gathered.calls:  # a forced tool finishes with `stop`
             finish = "tool_calls"

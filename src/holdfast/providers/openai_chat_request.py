@@ -28,7 +28,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.model import AnyTool, ModelRequest, OneTool, ToolChoice, ToolSpec
 from holdfast.providers.assembly import Append, Assembly, split_system
-from holdfast.providers.encoding import Wire, cut, strict_schema
+from holdfast.providers.encoding import Wire, cut, shown, strict_schema
 from holdfast.providers.images import OMITTED, url_of
 from holdfast.providers.quirks import O_SERIES, Quirks, bare, is_reasoning
 from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn
@@ -127,22 +127,17 @@ def _content(parts: Sequence[Part]) -> str | list[Wire]:
     """Plain text where it suffices, because not every compatible server takes a list."""
     if not any(isinstance(part, Image) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, Text) and part.text.strip())
-    content: list[Wire] = []
-    for part in parts:
-        match part:
-            case Text(text=text) if text.strip():
-                content.append({"type": "text", "text": text})
-            case Image():
-                content.append(_image(part))
-            case _:
-                pass
-    return content
+    return shown(parts, _text, _image)
+
+
+def _text(text: str) -> Wire:
+    return {"type": "text", "text": text}
 
 
 def _image(image: Image) -> Wire:
     url = url_of(image)
     if not url:
-        return {"type": "text", "text": OMITTED}
+        return _text(OMITTED)
     source: Wire = {"url": url}
     if image.detail:
         source["detail"] = image.detail

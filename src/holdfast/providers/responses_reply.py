@@ -12,9 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
-from holdfast.core.errors import ModelError
 from holdfast.core.model import (
     CallDelta,
     Delta,
@@ -25,7 +22,7 @@ from holdfast.core.model import (
     TextDelta,
     Usage,
 )
-from holdfast.providers.failures import from_event
+from holdfast.providers.failures import from_event, read_event, unfinished
 from holdfast.providers.gathering import Gathered, GatheredCall
 from holdfast.providers.responses_request import ORIGIN
 from holdfast.providers.sse import Event
@@ -58,10 +55,7 @@ class ResponsesDecoder:
     def feed(self, event: Event) -> Sequence[Delta]:
         if event.data == b"[DONE]":
             return ()
-        try:
-            said = orjson.loads(event.data)
-        except orjson.JSONDecodeError as broken:
-            raise ModelError("llm_error", f"{self._vendor}: the model sent a broken event.") from broken
+        said = read_event(self._vendor, event.data)
         match said.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._text(said)
@@ -87,7 +81,7 @@ class ResponsesDecoder:
 
     def reply(self) -> Reply:
         if not self.finished:
-            raise ModelError("llm_error", f"{self._vendor}: the stream ended without its terminal event.")
+            raise unfinished(self._vendor)
         finish = self._finish
         if finish == "stop" and self._gathered.calls:
             finish = "tool_calls"

@@ -24,7 +24,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec
 from holdfast.providers.assembly import Assembly, split_system
-from holdfast.providers.encoding import Wire, cut, strict_schema
+from holdfast.providers.encoding import Wire, cut, shown, strict_schema
 from holdfast.providers.images import OMITTED, url_of
 from holdfast.providers.quirks import O_SERIES, bare, is_reasoning
 from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn, in_order
@@ -106,23 +106,17 @@ def _output(result: ToolResult, limit: int | None) -> Wire:
 
 
 def _seen(parts: Iterable[Part]) -> list[Wire]:
-    """What the model is shown: words and images."""
-    content: list[Wire] = []
-    for part in parts:
-        match part:
-            case Text(text=text) if text.strip():
-                content.append({"type": "input_text", "text": text})
-            case Image():
-                content.append(_image(part))
-            case _:
-                pass
-    return content
+    return shown(parts, _text, _image)
+
+
+def _text(text: str) -> Wire:
+    return {"type": "input_text", "text": text}
 
 
 def _image(image: Image) -> Wire:
     url = url_of(image)
     if not url:
-        return {"type": "input_text", "text": OMITTED}
+        return _text(OMITTED)
     return {"type": "input_image", "image_url": url, "detail": image.detail or "auto"}
 
 
@@ -157,11 +151,11 @@ def _knobs(request: ModelRequest, *, summaries: bool) -> Wire:
         knobs["reasoning"] = {knob: value for knob, value in reasoning.items() if value} or None
     else:
         knobs["temperature"] = settings.temperature
-    knobs["text"] = _text(settings) or None
+    knobs["text"] = _answer(settings) or None
     return {knob: value for knob, value in knobs.items() if value is not None}
 
 
-def _text(settings: ModelSettings) -> Wire:
+def _answer(settings: ModelSettings) -> Wire:
     """How the answer is written: its format, flat on this wire, and how wordy it is."""
     text: Wire = {}
     wanted = settings.response_format or {}
