@@ -20,18 +20,16 @@ from holdfast.tools.cell import RESULT_FD, proxies
 def go_in(cage: Cage) -> socket.socket | None:
     """Into the cage; gives the socket on which the network's proxy is to listen, if it must be made inside."""
     sys.executable = os.path.realpath(sys.executable)
-    listener = None
     if cage.tier == "A":
         jail.enter(cage)
         sys.path[:] = [*standard_library(), *jail.package_places(cage)]
-        listener = jail.listener() if cage.network == "public" else None
     else:
         linux.adopt_orphans()
         sys.path[:] = [*standard_library(), *cage.packages]
         if cage.tier == "B":
             wear_the_cage(cage)
     _furnish(cage)
-    return listener
+    return jail.listener() if cage.tier == "A" and cage.network == "public" else None  # after `_furnish`: it needs 3
 
 
 def _furnish(cage: Cage) -> None:

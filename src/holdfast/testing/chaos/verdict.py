@@ -53,7 +53,7 @@ class Verdict:
         except Refused as refused:
             self.wrong.append(f"{person.name} does not go on: {refused}")
             return
-        self.counted.update(f"runs {run['status']}" for run in runs)
+        self.counted.update(f"runs {run['status']}{_why(run)}" for run in runs)
         self._nothing_is_lost(person, {run["id"]: run for run in runs}, messages)
         self._history_is_valid(person, messages)
         self._effects_are_as_told(person, messages)
@@ -139,6 +139,11 @@ class Verdict:
             f"/v1/runs/{run_id}/stream", {"starting_after": 0, "include_pings": False}, None
         )
         return [record for record in records or [] if not record.endswith("[DONE]")]
+
+
+def _why(run: dict[str, Any]) -> str:
+    error = (run.get("metadata") or {}).get("error")
+    return f": {error['type']}, {error['message']}" if error else ""
 
 
 def _kind(message: dict[str, Any]) -> str:
