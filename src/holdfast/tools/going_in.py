@@ -7,6 +7,7 @@ Standard library only.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import os
 import socket
@@ -20,6 +21,7 @@ from holdfast.tools.cell import RESULT_FD, proxies
 def go_in(cage: Cage) -> socket.socket | None:
     """Into the cage; gives the socket on which the network's proxy is to listen, if it must be made inside."""
     sys.executable = os.path.realpath(sys.executable)
+    _reserve_the_line()
     if cage.tier == "A":
         jail.enter(cage)
         sys.path[:] = [*standard_library(), *jail.package_places(cage)]
@@ -29,18 +31,23 @@ def go_in(cage: Cage) -> socket.socket | None:
         if cage.tier == "B":
             wear_the_cage(cage)
     _furnish(cage)
-    return jail.listener() if cage.tier == "A" and cage.network == "public" else None  # after `_furnish`: it needs 3
+    return jail.listener() if cage.tier == "A" and cage.network == "public" else None
+
+
+def _reserve_the_line() -> None:
+    """A cell puts its line in this place, so nothing that it inherits from us may get the number."""
+    reserved = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, RESULT_FD)
+    if reserved != RESULT_FD:
+        os.close(reserved)
 
 
 def _furnish(cage: Cage) -> None:
-    """What every cell finds: the environment, an empty input, and no descriptor of ours where its line will be."""
+    """What every cell finds: the environment, and an empty input."""
     os.environ.clear()
     os.environ.update(proxies(cage))
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(nothing, 0)
-    if nothing != RESULT_FD:
-        os.dup2(nothing, RESULT_FD, inheritable=False)
-        os.close(nothing)
+    os.close(nothing)
 
 
 def standard_library() -> list[str]:
