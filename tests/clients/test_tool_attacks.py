@@ -1,10 +1,12 @@
 """Attacks 22 to 24: code where data is expected, in arguments and in a source at registration. (25: test_environments.)
 
-Each would leave a mark on the server's disk if anything of it were executed.
+Each would leave a mark on the server's disk if anything of it were executed. They are tried on a server as it comes
+(tier A, where the machine has it) and on one of an ordinary user to whom namespaces are denied (tier B).
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,9 @@ import httpx
 import pytest
 from letta_client import Letta
 
-from server_fixture import Served
+import denied
+from denied import SOMEBODY
+from holdfast.testing.server import ServerProcess
 
 
 @pytest.fixture
@@ -24,9 +28,31 @@ def mark() -> Iterator[Path]:
         yield Path(name) / "mark"
 
 
+class ServerWithoutNamespaces(ServerProcess):
+    """A server as in a plain container, run by somebody who is nobody."""
+
+    def _argv(self) -> list[str]:
+        return denied.argv("from holdfast.cli import main; raise SystemExit(main())", "unshare", SOMEBODY, self.command)
+
+
+@pytest.fixture(scope="module", params=["as it comes", "B"])
+def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-attacked-") as name:
+        place = Path(name)
+        url = f"sqlite:///{place}/holdfast.db"
+        if request.param == "B":
+            if os.getuid() == 0:
+                os.chown(place, SOMEBODY, SOMEBODY)
+            made: ServerProcess = ServerWithoutNamespaces(url, place, **denied.environment())
+        else:
+            made = ServerProcess(url, place)
+        with made as started:
+            yield started
+
+
 @pytest.fixture
-def client(served: Served) -> Letta:
-    return served.client()
+def client(server: ServerProcess) -> Letta:
+    return Letta(base_url=server.url, max_retries=0)
 
 
 SOURCE = '''
@@ -48,8 +74,11 @@ def run(client: Letta, arguments: dict[str, Any]) -> Any:
     return client.agents.tools.run("total", agent_id=agent.id, args=arguments)
 
 
-def test_the_tool_itself_works(client: Letta) -> None:
-    assert run(client, {"numbers": [1, 2], "options": {}}).func_return == "3"
+def test_the_tool_itself_works(client: Letta, server: ServerProcess) -> None:
+    done = run(client, {"numbers": [1, 2], "options": {}})
+    assert done.func_return == "3"
+    tier = httpx.get(f"{server.url}/v1/health").json()["tools"]["tier"]
+    assert tier == "B" or not isinstance(server, ServerWithoutNamespaces)
 
 
 @pytest.mark.parametrize("parameter", ["numbers", "options", "limit"])
@@ -90,13 +119,15 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("place", ATTACKS)
-def test_24_code_in_a_source_is_read_at_registration_and_never_executed(served: Served, mark: Path, place: str) -> None:
+def test_24_code_in_a_source_is_read_at_registration_and_never_executed(
+    server: ServerProcess, mark: Path, place: str
+) -> None:
     source = ATTACKS[place].replace("{touch}", TOUCH.replace("{mark!r}", repr(str(mark))))
     assert str(mark) in source
     answers = [
-        httpx.post(f"{served.url}/v1/tools/", json={"source_code": source}),
-        httpx.put(f"{served.url}/v1/tools/", json={"source_code": source}),
-        httpx.post(f"{served.url}/v1/tools/generate-schema", json={"code": source}),
+        httpx.post(f"{server.url}/v1/tools/", json={"source_code": source}),
+        httpx.put(f"{server.url}/v1/tools/", json={"source_code": source}),
+        httpx.post(f"{server.url}/v1/tools/generate-schema", json={"code": source}),
     ]
     assert {answer.status_code for answer in answers} <= {200, 400, 422}
     assert not mark.exists()

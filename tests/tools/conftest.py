@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,31 +16,11 @@ from typing import Any
 
 import pytest
 
+from denied import python_for_everyone
 from holdfast.tools.cage import Tier
 from holdfast.tools.process import ProcessToolbox
-from holdfast.tools.warm import FIRST_UID
 
 from .processes import make_toolbox
-
-
-@functools.cache
-def python_for_everyone() -> str | None:
-    """An interpreter of our version that an unprivileged user can run."""
-    as_other: dict[str, Any] = {"user": FIRST_UID, "group": FIRST_UID, "extra_groups": []} if os.getuid() == 0 else {}
-    for python in (
-        sys.executable,
-        f"/usr/bin/python3.{sys.version_info[1]}",
-        f"/usr/local/bin/python3.{sys.version_info[1]}",
-    ):
-        try:
-            if (
-                subprocess.run([python, "-I", "-c", "import wave"], cwd="/", capture_output=True, **as_other).returncode
-                == 0
-            ):
-                return python
-        except OSError:
-            continue
-    return None
 
 
 @functools.cache

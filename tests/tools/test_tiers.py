@@ -1,7 +1,6 @@
 """Which tier is found, by whom and where: root and an ordinary user, with namespaces and landlock or without (21).
 
-Each case is a process of its own that gives up what it should not have before it makes its toolbox: a filter answers
-EPERM to namespaces as Docker's does, and ENOSYS to landlock as an old kernel does.
+Each case is a process of its own that gives up what it should not have before it makes its toolbox.
 """
 
 from __future__ import annotations
@@ -10,42 +9,25 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import denied as give_up
+from denied import SOMEBODY, python_for_everyone
 from holdfast.tools.cage import UIDS_PER_ZYGOTE
 from holdfast.tools.process import ProcessToolbox
 from holdfast.tools.warm import MOST_ZYGOTES, UIDS_PER_SERVER, first_uid
 
-from .conftest import python_for_everyone
 from .processes import run
 
-ROOT = Path(__file__).parents[2]
-SOMEBODY = 54_321
 PROBE = """
-import asyncio, errno, json, os, sys
+import asyncio, json
 from holdfast.ports.toolbox import ToolJob
-from holdfast.tools import linux, seccomp
 from holdfast.tools.process import ProcessToolbox
 
-denied, uid, unconfined = sys.argv[1].split(), int(sys.argv[2]), sys.argv[3] == "unconfined"
-if uid:
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
-if denied:
-    numbers = {"unshare": (272, errno.EPERM), "landlock": (444, errno.ENOSYS), "seccomp": (157, errno.EINVAL)}
-    lines = [(0x20, 0, 0, 0)]
-    for name in denied:
-        number, refusal = numbers[name]
-        lines += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | refusal)]
-    linux.gain_no_privileges()
-    seccomp.Filter([*lines, (0x06, 0, 0, 0x7FFF0000)]).wear()
-
 async def main():
-    toolbox = ProcessToolbox(packages=[], run_unconfined=unconfined)
+    toolbox = ProcessToolbox(packages=[], run_unconfined=sys.argv[1] == "unconfined")
     source = "import os\\ndef tool():\\n    return os.getuid()"
     outcome = await toolbox.run(ToolJob("call", "tool", source, {}, "key"))
     found = await toolbox.isolation()
@@ -57,20 +39,10 @@ asyncio.run(main())
 
 
 def probed(denied: str, who: str, unconfined: str = "") -> Any:
-    if os.uname().machine != "x86_64":
-        pytest.skip("the numbers in this probe are those of x86-64")
-    python = python_for_everyone()
-    if python is None:
-        pytest.skip("there is no Python here that an ordinary user can run")
     if os.getuid() != 0 and who == "root":
         pytest.skip("only root can be root")
-    uid = SOMEBODY if who == "user" and os.getuid() == 0 else 0
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        [python, "-c", PROBE, denied, str(uid), unconfined], cwd="/", env=environment, capture_output=True, text=True
-    )
-    if "ModuleNotFoundError: No module named 'holdfast'" in done.stderr:
-        pytest.skip("an ordinary user cannot read this checkout")
+    argv = give_up.argv(PROBE, denied, SOMEBODY if who == "user" else 0, unconfined)
+    done = subprocess.run(argv, cwd="/", env=give_up.environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

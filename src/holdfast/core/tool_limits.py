@@ -44,7 +44,7 @@ def own_limits(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         if not _fits(value, LIMITS[name]):
             low, high, whole = LIMITS[name]
             kind = "whole number" if whole else "number"
-            raise Invalid(f"metadata.limits.{name} must be a {kind} from {low:g} to {high:.12g}, not {value!r}.")
+            raise Invalid(f"metadata.limits.{name} must be a {kind} from {low:.12g} to {high:.12g}, not {value!r}.")
     return dict(given)
 
 

@@ -52,15 +52,17 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start and wait until it answers."""
-        command = [sys.executable, "-c", "from holdfast.cli import main; raise SystemExit(main())", self.command]
         with self.log_path.open("ab") as log:
             self._began = log.tell()
-            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._argv(), env=self._environment, stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"The {self.command} did not start:\n{self.log_path.read_text()}")
             time.sleep(0.02)
+
+    def _argv(self) -> list[str]:
+        return [sys.executable, "-c", "from holdfast.cli import main; raise SystemExit(main())", self.command]
 
     def _answers(self) -> bool:
         try:
