@@ -12,7 +12,7 @@ from holdfast.core.messages import AssistantBody, Text, ToolCall, ToolResult, To
 from holdfast.core.model import ToolSpec
 from holdfast.core.request import RunRequest
 
-RETURNS = ToolReturnsBody((ToolResult("call-1", "pay", "success", "paid"),))
+RETURNS = ToolReturnsBody((ToolResult("call-1", "success", "paid", tier="A"),))
 
 
 def from_the_future(data: object) -> object:

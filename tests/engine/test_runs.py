@@ -11,6 +11,8 @@ from engine.house import House, opened
 from holdfast.core.errors import ConversationBusy, Invalid, LostLease, PendingApproval
 from holdfast.core.messages import Approval, AssistantBody, ToolResult, ToolReturnsBody
 from holdfast.core.request import RunRequest
+from holdfast.core.state import Crashed, Recovered
+from holdfast.engine.takeover import found, take_over
 from holdfast.ports.runs import Change, Lease
 from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.people import DEFAULT_ACTOR
@@ -261,6 +263,26 @@ async def test_a_run_whose_owner_died_is_taken_over_and_finished(database_url: s
             records = await other.records(run_id)
             assert records[-2]["stop_reason"] == "end_turn"
             assert await other.kinds(conversation) == ["System", "User", "Assistant"]
+
+
+async def test_a_run_that_kills_whoever_drives_it_is_given_up_but_not_one_that_gets_on(database_url: str) -> None:
+    async with opened(database_url) as house:
+        run = await house.wiring.store.run(await lost_run(house, await house.agent()))
+        request = RunRequest.from_json(run.request)
+        eleventh = Lease(run.id, "other", 11, house.wiring.clock.now())
+        given_up = found(run, request, eleventh, steps=0)
+        assert isinstance(given_up, Crashed)
+        assert "taken over 10 times and got no further than step 0" in given_up.message
+        assert isinstance(found(run, request, eleventh, steps=1), Recovered)
+
+
+async def test_a_claimed_run_that_others_brought_to_rest_is_left_alone(database_url: str) -> None:
+    """The process that claimed it stood still for longer than its lease."""
+    async with opened(database_url) as house:
+        house.model.script(Say("done"))
+        run = await house.finished(await house.agent())
+        with pytest.raises(LostLease, match="brought to rest by somebody else"):
+            await take_over(house.wiring, Lease(run.id, "late", 2, house.wiring.clock.now()))
 
 
 async def test_whoever_lost_the_lease_can_write_nothing(database_url: str) -> None:

@@ -6,6 +6,8 @@ import logging
 from dataclasses import replace
 from functools import reduce
 
+from holdfast.core.errors import LostLease
+from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.model import Usage
 from holdfast.core.records import Run
 from holdfast.core.request import RunRequest
@@ -20,12 +22,15 @@ from holdfast.ports.runs import Lease
 
 log = logging.getLogger("holdfast.engine")
 
-MAX_TAKEOVERS = 10
+MAX_TAKEOVERS = 10  # for each step that the run has come to
 
 
 async def take_over(wiring: Wiring, lease: Lease) -> tuple[Driver, Happened]:
-    """A driver for a run that was claimed, and what it finds."""
+    """A driver for a run that was claimed, and what it finds. LostLease if it has come to rest meanwhile: this process
+    stood still, and somebody else was quicker."""
     run = await wiring.store.run(lease.run_id)
+    if run.status not in ACTIVE:
+        raise LostLease(f"Run {run.id} was brought to rest by somebody else.")
     request = RunRequest.from_json(run.request)
     wiring.contexts.forget(run.conversation_id)
     situation, context = await wiring.contexts.load(wiring.store, run.conversation_id)
@@ -43,13 +48,14 @@ async def take_over(wiring: Wiring, lease: Lease) -> tuple[Driver, Happened]:
     state = replace(state, called=called, last_result=last_result)
     wiring.feed.open(run.id, run.last_event)
     tenure = Tenure(lease, wiring.clock, wiring.lease_seconds)
-    return Driver(wiring, run, request, tenure, scene, state), found(run, request, lease)
+    return Driver(wiring, run, request, tenure, scene, state), found(run, request, lease, len(done))
 
 
-def found(run: Run, request: RunRequest, lease: Lease) -> Happened:
-    """What a new owner finds: input that nobody has looked at, or work that somebody left."""
-    if lease.epoch > MAX_TAKEOVERS:
-        return Crashed(f"Run {run.id} was taken over {MAX_TAKEOVERS} times and never got any further.")
+def found(run: Run, request: RunRequest, lease: Lease, steps: int) -> Happened:
+    """What a new owner finds: input that nobody has looked at, or work that somebody left. A run that kills whoever
+    drives it, again and again at the same place, is not tried for ever."""
+    if lease.epoch > MAX_TAKEOVERS * (1 + steps):
+        return Crashed(f"Run {run.id} was taken over {lease.epoch - 1} times and got no further than step {steps}.")
     if run.status == "created":
         return request.happened()
     log.info("taking over run %s", run.id)

@@ -165,6 +165,9 @@ class Work:
         try:
             await self._end_own(lease.run_id)
             driver, happened = await take_over(self._wiring, lease)
+        except LostLease as error:
+            log.info("%s", error)
+            return
         except Exception:
             log.exception("run %s could not be taken over; trying again later", lease.run_id)
             return
