@@ -1,13 +1,15 @@
 """Measure 9: a page of runs by every filter there is, when there are a million of them. Slow to set up; only by name.
 
-The rows are written in bulk (`run_rows`). Each case is asked in random places, round after round, through the store's
-own function in this process; some are asked over HTTP too. The worst case is held to the bar.
+The rows are written in bulk (`run_rows`), which takes minutes; give `--database` a URL of your own to keep them for the
+next time. Each case is asked in random places, round after round, through the store's own function in this process;
+some are asked over HTTP too, as a client sees it. The last of the cases is another every time: two or three filters by
+chance, from any place, in any order. The worst case is held to the bar.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -50,6 +52,7 @@ def _since(chance: random.Random, **wanted: Any) -> Asked:
 
 
 BUSY = (run_rows.agent_id(0),)
+ORDERS = ("created_at", "created_at", "duration")
 LONGEST = Page(limit=PAGE, order_by="duration")
 SHORTEST = Page(limit=PAGE, order_by="duration", order="asc")
 
@@ -125,10 +128,68 @@ CASES: dict[str, Ask] = {
     "percentile of three days": lambda chance, known: _since(chance, duration_percentile=90),
     "percentile of many steps": _of(step_count=2, step_count_operator="gte", duration_percentile=90),
     "two that exclude each other": _of(statuses=("cancelled",), stop_reason="error"),
+    "failures of a busy agent that has none": _of(agent_ids=BUSY, statuses=("failed",)),
+    "failures of an agent": lambda chance, known: (
+        RunFilter(agent_ids=_agent(chance), statuses=("failed",)),
+        Page(limit=PAGE),
+    ),
+    "the longest failures in the background": _of(LONGEST, statuses=("failed",), background=True),
+    "long failures": _of(statuses=("failed",), duration_ns=60 * SECOND),
+    "background of an agent, oldest first": lambda chance, known: (
+        RunFilter(agent_ids=_agent(chance), background=True),
+        Page(limit=PAGE, order="asc"),
+    ),
+    "a tool that a busy agent never used": _of(agent_ids=BUSY, tools_used=("pay",)),
+    "a tool in three days": lambda chance, known: _since(chance, tools_used=("pay",)),
+    "the longest of a tool": _of(LONGEST, tools_used=("pay",)),
+    "a template without background": _of(base_template_id="template-busy", background=True),
+    "a project and a template of no run": _of(project_id="project-busy", base_template_id="template-busy"),
+    "a conversation of another's project": _of(
+        conversation_id=run_rows.conversation_id(0, default=True), project_id="project-small"
+    ),
+    "a status, before a cursor": lambda chance, known: (
+        RunFilter(statuses=("failed",), background=False),
+        Page(limit=PAGE, before=chance.choice(known)),
+    ),
+    "three days, after a cursor": lambda chance, known: (
+        _since(chance, duration_ns=5 * SECOND)[0],
+        Page(limit=PAGE, after=chance.choice(known)),
+    ),
     "much at once": lambda chance, known: _since(
         chance, agent_ids=BUSY, statuses=("completed",), background=True, tools_used=("search",), step_count=2
     ),
+    "two or three by chance": lambda chance, known: (_by_chance(chance), _anywhere(chance, known)),
 }
+
+FILTERS: tuple[Sequence[dict[str, Any]], ...] = (
+    ({"agent_ids": BUSY}, {"agent_ids": (run_rows.agent_id(7),)}, {"agent_ids": (*BUSY, run_rows.agent_id(7))}),
+    [{"statuses": (status,)} for status in ("completed", "failed", "cancelled", "running")],
+    [{"stop_reason": reason} for reason in ("error", "end_turn", "max_steps", "requires_approval")],
+    ({"background": True}, {"background": False}),
+    ({"in_default_conversation": True}, {"in_default_conversation": False}),
+    ({"conversation_id": run_rows.conversation_id(5, default=False)},),
+    ({"project_id": "project-busy"}, {"project_id": "project-small"}),
+    ({"base_template_id": "template-busy"}, {"base_template_id": "template-small"}),
+    ({"start_date": run_rows.NOW - timedelta(days=1)}, {"end_date": run_rows.NOW - timedelta(days=25)}),
+    ({"step_count": 1}, {"step_count": 9, "step_count_operator": "gte"}),
+    [{"tools_used": tools} for tools in (("search",), ("pay",), ("launch",), ("search", "pay"))],
+    [{"duration_ns": seconds * SECOND} for seconds in (5, 60, 200)],
+    ({"duration_percentile": 90},),
+)
+
+
+def _by_chance(chance: random.Random) -> RunFilter:
+    wanted: dict[str, Any] = {}
+    for choices in chance.sample(FILTERS, chance.choice((2, 2, 3))):
+        wanted |= chance.choice(choices)
+    return RunFilter(**wanted)
+
+
+def _anywhere(chance: random.Random, known: list[str]) -> Page:
+    cursor: dict[str, Any] = chance.choice(({}, {}, {"after": chance.choice(known)}, {"before": chance.choice(known)}))
+    return Page(limit=PAGE, order=chance.choice(("asc", "desc")), order_by=chance.choice(ORDERS), **cursor)
+
+
 OVER_HTTP = (
     {},
     {"order_by": "duration"},
@@ -136,6 +197,8 @@ OVER_HTTP = (
     {"agent_id": BUSY[0], "background": "true"},
     {"tools_used": "pay"},
     {"duration_percentile": 90},
+    {"agent_id": BUSY[0], "statuses": "failed"},
+    {"project_id": "project-busy", "template_family": "template-busy"},
 )
 
 
@@ -167,7 +230,7 @@ async def asked_of_the_store(url: str, rounds: int) -> dict[str, list[float]]:
     store = Database(url)
     try:
         history = SqlHistory(store)
-        known = [run.id for run in await history.runs(DEFAULT_ACTOR, RunFilter(background=True), Page(limit=1000))]
+        known = await _cursors(history, chance)
         taken: dict[str, list[float]] = {name: [] for name in CASES}
         for _ in range(rounds):
             for name, ask in CASES.items():
@@ -176,6 +239,13 @@ async def asked_of_the_store(url: str, rounds: int) -> dict[str, list[float]]:
         return taken
     finally:
         store.close()
+
+
+async def _cursors(history: SqlHistory, chance: random.Random) -> list[str]:
+    """Runs from everywhere in the table."""
+    places = [RunFilter(start_date=run_rows.day(chance)) for _ in range(100)]
+    oldest_first = Page(limit=10, order="asc")
+    return [run.id for place in places for run in await history.runs(DEFAULT_ACTOR, place, oldest_first)]
 
 
 async def _asked_over_http(server: ServerProcess, rounds: int) -> dict[str, list[float]]:

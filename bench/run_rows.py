@@ -2,7 +2,9 @@
 
 Indexes are dropped before and built after, as a restore does, which is five times as fast as keeping them up to date.
 What the rows are like is meant to be hard rather than even: one agent, one conversation, one project and one tool
-have a large share of all runs, others have next to none, and durations have a long tail.
+have a large share of all runs, others have next to none, and durations have a long tail. Nor are they independent, for
+a planner that believes so walks past a million runs to find none: the busy agent never fails and never pays, the busy
+template has neither a run in the background nor one in the busy project, and most failures are of one bad day.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Engine, Table, insert, text
+from sqlalchemy import Engine, Table, func, insert, select, text
 
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.tables import agents, conversations, run_tools, runs
@@ -33,8 +35,10 @@ ENDS = (
     ("completed", "requires_approval", 100),
     ("completed", "max_steps", 10),
 )
-PROJECTS = (("project-busy", 40), ("project-small", 1), (None, 59))
-TEMPLATES = (("template-busy", 25), ("template-small", 1), (None, 74))
+PROJECTS = (("project-busy", range(30)), ("project-small", range(30, 33)))  # by their agents: 40 % and 1 % of all runs
+TEMPLATES = (("template-busy", range(100, 171)), ("template-small", range(171, 174)))  # 25 % and 1 %
+BACKGROUND_SHARE = 0.4  # of agents that run in the background at all: 30 % of all runs
+BAD_DAY, BAD_DAY_SHARE = 10, 0.6
 TOOLS = (("search", 0.2), ("pay", 0.01), ("launch", 0.0001))
 BATCH = 20_000
 
@@ -48,9 +52,14 @@ def conversation_id(number: int, *, default: bool) -> str:
 
 
 def fill(engine: Engine, count: int) -> None:
-    """Into an empty, migrated database."""
+    """Into an empty, migrated database; in one that has as many rows already, they stay as they are."""
+    with engine.connect() as connection:
+        if connection.execute(select(func.count()).select_from(runs)).scalar_one() == count:
+            return
     _people(engine)
-    indexes = [index for table in (runs, run_tools) for index in table.indexes]
+    indexes = [
+        index for table in (runs, run_tools) for index in sorted(table.indexes, key=lambda index: str(index.name))
+    ]
     with engine.begin() as connection:
         for index in indexes:
             index.drop(connection)
@@ -87,15 +96,14 @@ def _people(engine: Engine) -> None:
 def _rows(chance: random.Random, count: int) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Runs in the order of their creation, each with the tools it used, in the databases' own values."""
     ends = chance.choices([end[:2] for end in ENDS], [end[2] for end in ENDS], k=count)
-    projects = chance.choices(*zip(*PROJECTS, strict=True), k=count)
-    templates = chance.choices(*zip(*TEMPLATES, strict=True), k=count)
     for number in range(count):
         agent = 0 if chance.random() < BUSY_SHARE else chance.randrange(1, AGENTS)
+        project, template = _named(PROJECTS, agent), _named(TEMPLATES, agent)
         default = chance.random() < 0.7
         created_at = NOW_MICROSECONDS - SPAN_MICROSECONDS + SPAN_MICROSECONDS * number // count
         duration_ns = int(chance.lognormvariate(0, SPREAD) * MEDIAN_NS)
         run_id = f"run-{UUID(int=chance.getrandbits(128), version=4)}"
-        status, stop_reason = ends[number]
+        status, stop_reason = _end(chance, ends[number], agent, number * DAYS // count)
         run = {
             "id": run_id,
             "org_id": DEFAULT_ACTOR.org_id,
@@ -105,15 +113,15 @@ def _rows(chance: random.Random, count: int) -> Iterator[tuple[dict[str, Any], l
             "status": status,
             "stop_reason": stop_reason,
             "turn_id": run_id,
-            "background": chance.random() < 0.3,
+            "background": template != "template-busy" and chance.random() < BACKGROUND_SHARE,
             "queued": False,
             "created_at": created_at,
             "completed_at": created_at + duration_ns // 1000,
             "lease_epoch": 1,
             "cancel_rollback": False,
             "last_event": 4,
-            "base_template_id": templates[number],
-            "project_id": projects[number],
+            "base_template_id": template,
+            "project_id": project,
             "ttft_ns": duration_ns // 3,
             "total_duration_ns": duration_ns,
             "num_steps": min(1 + int(chance.expovariate(0.7)), 50),
@@ -121,9 +129,20 @@ def _rows(chance: random.Random, count: int) -> Iterator[tuple[dict[str, Any], l
             "metadata": '{"run_type": "send_message"}',
             "request": '{"messages": [{"role": "user", "content": "What do you see?"}], "max_steps": 50}',
         }
-        used = [name for name, share in TOOLS if chance.random() < share]
+        used = [name for name, share in TOOLS if chance.random() < share and (agent, name) != (0, "pay")]
         shared = {"run_id": run_id, "org_id": DEFAULT_ACTOR.org_id, "created_at": created_at}
         yield run, [{**shared, "tool": name} for name in used]
+
+
+def _named(names: Sequence[tuple[str, range]], agent: int) -> str | None:
+    return next((name for name, agents_of_it in names if agent in agents_of_it), None)
+
+
+def _end(chance: random.Random, end: tuple[str, str], agent: int, day_number: int) -> tuple[str, str]:
+    """The busy agent never fails, and on one day the others do so more often than not."""
+    if day_number == BAD_DAY and chance.random() < BAD_DAY_SHARE:
+        end = ("failed", "error")
+    return ("completed", "end_turn") if agent == 0 and end[0] == "failed" else end
 
 
 def _copy(engine: Engine, table: Table, rows: Sequence[dict[str, Any]]) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, and_, bindparam, not_, select
 
 from holdfast.core.lifecycle import StopReason, status_for
 from holdfast.core.records import Actor, Run
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 from holdfast.storage.rows import from_rows
+from holdfast.storage.run_lanes import KEYS, Order
 from holdfast.storage.run_percentile import percentile
 from holdfast.storage.run_plan import Side, plan
-from holdfast.storage.run_terms import Column, Condition, at_least, hidden, terms_of
+from holdfast.storage.run_terms import Column, Condition, RangeTerm, narrowed, terms_of
 from holdfast.storage.tables import agents, conversations, runs
+
+_LINE = select(conversations.c.agent_id, conversations.c.is_default).where(
+    conversations.c.id == bindparam("id"), conversations.c.org_id == bindparam("org")
+)
 
 
 def list_runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Page) -> list[Run]:
@@ -24,35 +29,42 @@ def list_runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Pag
     own = _own(connection, actor, wanted)
     if own is None:
         return []
-    terms = terms_of(actor, own)
+    terms = terms_of(own)
     if wanted.duration_percentile is not None:
         least = percentile(connection, actor, terms, wanted.duration_percentile)
         if least is None:
             return []
-        terms.append(at_least(actor, least))
-    found = plan(connection, actor, terms, "duration" if page.order_by == "duration" else "created_at")
+        terms = narrowed(terms, "total_duration_ns", least, None)
+    order: Order = "duration" if page.order_by == "duration" else "created_at"
+    sides: list[Side] = []
+    for cursor, greater in ((page.after, page.ascending), (page.before, not page.ascending)):
+        place = None if cursor is None else _place(connection, order, cursor)
+        if place is not None:
+            terms = narrowed(terms, KEYS[order], place[0] if greater else None, None if greater else place[0])
+            sides.append(_beyond(*place, greater=greater))
+    if any(isinstance(term, RangeTerm) and term.empty for term in terms):
+        return []
     backwards = page.before is not None
-    ascending = page.ascending != backwards
-    cursors = ((page.after, page.ascending), (page.before, not page.ascending))
-    sides = [_beyond(connection, found.key, cursor, greater) for cursor, greater in cursors if cursor is not None]
-    query = found.found([side for side in sides if side is not None])
-    order = [column.asc() if ascending else column.desc() for column in query.selected_columns]
-    ids = [row.id for row in connection.execute(query.order_by(*order).limit(page.limit))]
+    found = plan(connection, actor, terms, order, page.limit)
+    ids = found.ids(connection, sides, ascending=page.ascending != backwards, limit=page.limit)
     return _rows(connection, list(reversed(ids)) if backwards else ids)
 
 
 def _own(connection: Connection, actor: Actor, wanted: RunFilter) -> RunFilter | None:
     """With agents of the actor's organisation only; None if nothing is left. So indexes that lead by agent or by
-    conversation need not look the organisation up in every row. A stop reason has only one status, so asking for a
-    status beside it finds either nothing or nothing new."""
+    conversation need not look the organisation up in every row. A stop reason has only one status, and a conversation
+    only one agent: asking for that beside it finds either nothing or nothing new."""
     if wanted.stop_reason is not None and wanted.statuses:
         if status_for(cast(StopReason, wanted.stop_reason)) not in wanted.statuses:
             return None
         wanted = replace(wanted, statuses=())
     if wanted.conversation_id is not None:
-        here = select(conversations.c.id).where(conversations.c.id == wanted.conversation_id)
-        if connection.execute(here.where(conversations.c.org_id == actor.org_id)).first() is None:
+        line = connection.execute(_LINE, {"id": wanted.conversation_id, "org": actor.org_id}).first()
+        if line is None or (wanted.agent_ids and line.agent_id not in wanted.agent_ids):
             return None
+        if wanted.in_default_conversation not in (None, line.is_default):
+            return None
+        return replace(wanted, agent_ids=(), in_default_conversation=None)
     if not wanted.agent_ids:
         return wanted
     mine = select(agents.c.id).where(agents.c.id.in_(list(wanted.agent_ids)), agents.c.org_id == actor.org_id)
@@ -66,16 +78,18 @@ def _rows(connection: Connection, ids: Sequence[str]) -> list[Run]:
     return [by_id[run_id] for run_id in ids]
 
 
-def _beyond(connection: Connection, key: Column, cursor: str, greater: bool) -> Side | None:
-    """The runs on one side of the cursor, by key and id. The first bound is implied, but an index can seek to it."""
-    place = connection.execute(select(key, runs.c.id).where(runs.c.id == cursor)).first()
-    if place is None or place[0] is None:
-        return None
-    value, identity = place
+def _place(connection: Connection, order: Order, cursor: str) -> tuple[Any, str] | None:
+    key, run_id = connection.execute(select(runs.c[KEYS[order]], runs.c.id).where(runs.c.id == cursor)).first() or (
+        0,
+        "",
+    )
+    return (key, run_id) if run_id and key is not None else None
 
-    def side(key: Column, run_id: Column) -> Condition:
-        if greater:
-            return and_(key >= value, or_(key > value, hidden(run_id) > identity))
-        return and_(key <= value, or_(key < value, hidden(run_id) < identity))
+
+def _beyond(key: Any, run_id: str, *, greater: bool) -> Side:
+    """Among the runs that begin with the cursor's key: not the cursor, nor those of the same key on its other side."""
+
+    def side(own_key: Column, own_id: Column) -> Condition:
+        return not_(and_(own_key == key, own_id <= run_id if greater else own_id >= run_id))
 
     return side

@@ -1,7 +1,7 @@
 """The percentile of the durations of all runs that match: exact where they can be counted, else from a sample.
 
 Counting a million runs takes a tenth of a second on SQLite and half a second on Postgres. So it is done only if some
-filter holds for few, or if the organisation has not that many runs. Otherwise the runs whose ids begin with `run-00`
+index leads to few, or if the organisation has not that many runs. Otherwise the runs whose ids begin with `run-00`
 to `run-03` speak for all: ids are random, so those are a fair draw of one in 64, and an index holds just them, in the
 order of their durations and with every column that can be filtered by. It costs 63 of 64 runs nothing to keep, and
 nothing can drift: it is an index and not a copy. The same rows give the same answer every time.
@@ -16,42 +16,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select, text
+from sqlalchemy import Connection, Select, func, select
 
 from holdfast.core.records import Actor
-from holdfast.storage.run_plan import plan
-from holdfast.storage.run_tables import DRAWN, ONE_IN
+from holdfast.storage.run_plan import LOOKED_AT_ONE_IN, drawn, gathering, look
 from holdfast.storage.run_terms import Term
 from holdfast.storage.tables import runs
 
-FEW_TO_COUNT = 10_000  # every match is looked at, so there is less to gain from walking than in a listing
+COUNTED_MS = 13.0  # if all can be found in this time, they are counted
 COUNTABLE = 20_000  # runs of an organisation, by the size of its draw
 ENOUGH_DRAWN = 64
-AT_ANY_PRICE = 100_000  # so many are fetched rather than walk past all that do not match
 
 
 def percentile(connection: Connection, actor: Actor, terms: Sequence[Term], percent: int) -> int | None:
     """The least whole number of nanoseconds that is at or above the percentile; None if nothing matches."""
-    planned = plan(connection, actor, terms, "duration", FEW_TO_COUNT)
-    if not planned.gathers and _is_large(connection, actor):
-        drawn = _drawn(actor).where(*(term.drawn for term in terms))
-        if (count := _count(connection, drawn)) >= ENOUGH_DRAWN:
-            return _at(connection, drawn, count, percent)
-    if not planned.gathers:
-        planned = plan(connection, actor, terms, "duration", AT_ANY_PRICE)
-    found = planned.found()
+    seen = look(connection, actor, terms)
+    plan = gathering(actor, terms, "duration", seen)
+    if plan.cost_us > COUNTED_MS * 1000 and seen.seen > COUNTABLE // LOOKED_AT_ONE_IN:
+        sample = drawn(actor, runs.c.total_duration_ns.label("key"), runs.c.id)
+        sample = sample.where(*(term.among_drawn for term in terms))
+        if (count := _count(connection, sample)) >= ENOUGH_DRAWN:
+            return _at(connection, sample, count, percent)
+    found = plan.gathered()
     count = _count(connection, found)
     return _at(connection, found, count, percent) if count else None
-
-
-def _drawn(actor: Actor) -> Select[Any]:
-    """In the very words of the index."""
-    query = select(runs.c.total_duration_ns.label("key"), runs.c.id).where(runs.c.org_id == actor.org_id, text(DRAWN))
-    return query.with_hint(runs, "INDEXED BY ix_runs_org_drawn", "sqlite")
-
-
-def _is_large(connection: Connection, actor: Actor) -> bool:
-    return connection.execute(_drawn(actor).offset(COUNTABLE // ONE_IN).limit(1)).first() is not None
 
 
 def _count(connection: Connection, found: Select[Any]) -> int:

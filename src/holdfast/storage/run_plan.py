@@ -1,95 +1,193 @@
-"""How a page of runs is found by any mix of filters, in at most some tens of milliseconds among a million.
+"""How a page of runs is found by any mix of filters, in some milliseconds among a million.
 
-Two ways, chosen by counting. If some filter holds for only a few runs (`FEW`; counted in its index and no further),
-those few are fetched and sorted. If every filter holds for many, the runs are walked in the asked order, along the
-index of a filter that has this order or else along the order's own, and what does not match is passed by: with many
-matches the page is soon full. What this cannot help is filters that each hold for many runs and together for hardly
-any.
+A query is fast if it follows one index that fits. Which one fits depends on how many runs each filter holds for, and
+on how many all of them hold for together; databases guess at the second as if filters knew nothing of each other, and
+SQLite keeps no statistics at all unless asked. So we look ourselves, at one run in 256 (`run_percentile` says why
+they are a fair draw), and choose. There are two ways along every index:
+
+- walk: if it has the asked order, follow it and pass by what does not match until the page is full;
+- gather: take all that the index leads to, drop what does not match, and sort the rest.
+
+The first is right where many match and the second where hardly any do. Either costs what it passes by, and far less if
+the index itself holds every column that is filtered by: see `LOOKED_UP_US` and `COVERED_US`. If an index leads to just
+the page, or there is but one way, nothing is estimated.
+
+SQLite is told which index to follow. Postgres finds it by itself once it knows whether to walk or to gather; that it
+must not gather instead is said for the rest of the transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Select, func, select, text
+from sqlalchemy import Connection, Select, and_, case, func, literal, select, text, true, union
 
 from holdfast.core.records import Actor
-from holdfast.storage.run_terms import Column, Condition, Order, Term
-from holdfast.storage.tables import runs
+from holdfast.storage.run_lanes import BY_ID, KEYS, Lane, Order, lanes_for
+from holdfast.storage.run_tables import DRAWN
+from holdfast.storage.run_terms import (
+    NOT_USUAL,
+    TOOK_TIME,
+    Column,
+    Condition,
+    RangeTerm,
+    Term,
+    ToolsTerm,
+)
+from holdfast.storage.tables import run_tools, runs
 
+Way = Literal["walk", "gather"]
 Side = Callable[[Column, Column], Condition]
 
-FEW = 4_000
-MANY_ALONE = 40_000  # as many are few, if an index gives time and id of each
-ENOUGH = 1_000  # a filter that holds for fewer leads; nobody asks whether another holds for fewer still
+# For each run that is passed by, or sorted; measured on a large table, where few pages are in any cache of ours.
+LOOKED_UP_US, COVERED_US, USED_TOOL_US, TOOL_ASKED_US, SORTED_US = 2.5, 0.15, 4.0, 1.5, 0.5
+LOOKED_AT, LOOKED_AT_ONE_IN = text("runs.id < 'run-01'"), 256  # a part of the draw
+
+_IN_ORDER = text(
+    "SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true),"
+    " set_config('max_parallel_workers_per_gather', '0', true)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to find the runs: which term leads, and whether what it leads to is gathered first and sorted then."""
-
     actor: Actor
     order: Order
     terms: Sequence[Term]
-    lead: Term | None
-    gathers: bool
+    lane: Lane
+    way: Way
+    cost_us: float = 0.0
 
     @property
     def key(self) -> Column:
-        return runs.c.total_duration_ns if self.order == "duration" else runs.c.created_at
+        return runs.c[KEYS[self.order]]
 
-    def found(self, sides: Sequence[Side] = ()) -> Select[Any]:
-        """Key and id of every run that matches, to be ordered by both."""
-        alone = _alone(self.terms) if self.order == "created_at" else None
-        if not self.gathers and alone is not None and self.terms[0].alone_in_order:
-            return alone.where(*(side(*alone.selected_columns) for side in sides))
-        if not self.gathers:
-            return self._matching().where(*(side(self.key, runs.c.id) for side in sides))
-        gathered = (self._matching() if alone is None else alone).cte("found").prefix_with("MATERIALIZED")
-        return select(gathered).where(*(side(gathered.c.key, gathered.c.id) for side in sides))
+    def ids(self, connection: Connection, sides: Sequence[Side], *, ascending: bool, limit: int) -> list[str]:
+        """Of the runs of one page."""
+        if self.way == "walk" and connection.dialect.name == "postgresql":
+            connection.execute(_IN_ORDER)
+        return [row.id for row in connection.execute(self._page(sides, ascending=ascending, limit=limit))]
 
-    def _matching(self) -> Select[Any]:
-        query = select(self.key.label("key"), runs.c.id)
-        if self.lead is None or self.lead.in_org:
-            query = query.where(runs.c.org_id == self.actor.org_id)
-        query = query.where(*(self._form(term) for term in self.terms))
+    def _page(self, sides: Sequence[Side], *, ascending: bool, limit: int) -> Select[Any]:
+
+        def cut(query: Select[Any]) -> Select[Any]:
+            columns = query.selected_columns
+            order = [column.asc() if ascending else column.desc() for column in columns]
+            return query.where(*(side(*columns) for side in sides)).order_by(*order).limit(limit)
+
+        if self.way == "gather":
+            return cut(self.gathered())
+        walks = [cut(walk) for walk in self._walks()]
+        if len(walks) == 1:
+            return walks[0]
+        merged = union(*(select(walk.subquery()) for walk in walks)).subquery()
+        order = [column.asc() if ascending else column.desc() for column in merged.c]
+        return select(merged).order_by(*order).limit(limit)
+
+    def gathered(self) -> Select[Any]:
+        """Key and id of every run that matches, in no order; asking for one must not change how they are found."""
+        if isinstance(self.lane.many, ToolsTerm):
+            found = select(union(*self._walks()).subquery())
+        else:
+            found = self._matching(*(term.test for term in self.terms))
+        return select(found.cte("found").prefix_with("MATERIALIZED"))
+
+    def _walks(self) -> Sequence[Select[Any]]:
+        many = self.lane.many
+        if isinstance(many, ToolsTerm):
+            return [self._by_tool(many, name) for name in many.names]
+        others = [term.test for term in self.terms if term is not many]
+        return [self._matching(*others, one) for one in (many.each if many else (true(),))]
+
+    def _by_tool(self, tools: ToolsTerm, name: str) -> Select[Any]:
+        """Along the table of used tools, which has the time too; the run itself is only looked at if it must be."""
+        others = [term for term in self.terms if term is not tools]
+        when = [term for term in others if isinstance(term, RangeTerm) and term.column == "created_at"]
+        in_time = (term.within(run_tools.c.created_at) for term in when)
+        used = and_(run_tools.c.org_id == self.actor.org_id, run_tools.c.tool == name, *in_time)
+        if self.order == "created_at" and len(when) == len(others):
+            return select(run_tools.c.created_at.label("key"), run_tools.c.run_id.label("id")).where(used)
+        key = run_tools.c.created_at if self.order == "created_at" else self.key
+        tests = [term.test for term in others if term not in when]
+        query = select(key.label("key"), run_tools.c.run_id.label("id")).where(used, *tests)
+        query = query.select_from(run_tools.join(runs, runs.c.id == run_tools.c.run_id))
         if self.order == "duration":
-            query = query.where(text("runs.total_duration_ns IS NOT NULL"))  # in the words of the partial index
-        return query
+            query = query.where(TOOK_TIME)
+        hinted = query.with_hint(run_tools, "INDEXED BY ix_run_tools_org_tool_created", "sqlite")
+        return hinted.with_hint(runs, f"INDEXED BY {BY_ID}", "sqlite")
 
-    def _form(self, term: Term) -> Condition:
-        """A bound of the key itself helps the index that leads, if that has the key's order."""
-        orders = frozenset({self.order}) if self.lead is None else self.lead.orders
-        helps = term.along in orders and (self.gathers or term.along == self.order)
-        return term.leading if term is self.lead or helps else term.following
-
-
-def plan(connection: Connection, actor: Actor, terms: Sequence[Term], order: Order, few: int | None = None) -> Plan:
-    ordered = sorted((term for term in terms if order in term.orders), key=lambda term: term.rank)
-    lead = ordered[0] if ordered else None
-    alone = _alone(terms) is not None and order == "created_at"
-    if len(terms) == len(ordered) <= 1 or (alone and terms[0].alone_in_order):
-        return Plan(actor, order, terms, lead, gathers=False)
-    if few is None:
-        few = MANY_ALONE if alone else FEW
-    counts: list[tuple[int, int, Term]] = []
-    for term in sorted((term for term in terms if term.sample is not None), key=lambda term: term.rank):
-        counts.append((_count(connection, term, few), term.rank, term))
-        if counts[-1][0] < ENOUGH:
-            break
-    fewest = min(counts, key=lambda counted: counted[:2], default=None)
-    if fewest is not None and fewest[0] < few:
-        return Plan(actor, order, terms, fewest[2], gathers=True)
-    return Plan(actor, order, terms, lead, gathers=False)
+    def _matching(self, *tests: Condition) -> Select[Any]:
+        query = select(self.key.label("key"), runs.c.id).where(*tests)
+        if self.lane.in_org:
+            query = query.where(runs.c.org_id == self.actor.org_id)
+        if self.order == "duration":
+            query = query.where(TOOK_TIME)
+        if self.lane.index == "ix_runs_org_stop_wide":
+            query = query.where(NOT_USUAL)
+        return query.with_hint(runs, f"INDEXED BY {self.lane.index}", "sqlite")
 
 
-def _alone(terms: Sequence[Term]) -> Select[Any] | None:
-    return terms[0].alone if len(terms) == 1 else None
+def plan(connection: Connection, actor: Actor, terms: Sequence[Term], order: Order, limit: int) -> Plan:
+    """The cheapest way to a page of so many runs."""
+    lanes = list(lanes_for(terms, order))
+    straight = next((lane for lane in lanes if lane.in_order and len(lane.sought) == len(terms)), None)
+    if straight is not None:
+        return Plan(actor, order, terms, straight, "walk")
+    if len(lanes) == 1:
+        return Plan(actor, order, terms, lanes[0], "gather")
+    seen = look(connection, actor, terms)
+    ways = ((seen.cost_us(lane, way, limit), lane, way) for lane in lanes for way in _ways(lane))
+    cost_us, lane, way = min(ways, key=lambda found: found[0])
+    return Plan(actor, order, terms, lane, way, cost_us)
 
 
-def _count(connection: Connection, term: Term, few: int) -> int:
-    assert term.sample is not None
-    sample = term.sample.limit(few).subquery()
-    return connection.execute(select(func.count()).select_from(sample)).scalar_one()
+def gathering(actor: Actor, terms: Sequence[Term], order: Order, seen: Look) -> Plan:
+    """The cheapest way to all that match."""
+    costs = ((seen.cost_us(lane, "gather", 0), lane) for lane in lanes_for(terms, order))
+    cost_us, lane = min(costs, key=lambda found: found[0])
+    return Plan(actor, order, terms, lane, "gather", cost_us)
+
+
+def _ways(lane: Lane) -> tuple[Way, ...]:
+    return ("walk", "gather") if lane.in_order else ("gather",)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Of how many runs which terms hold, among those looked at: by a number whose bits are the terms that hold."""
+
+    terms: tuple[Term, ...]
+    counts: dict[int, int]
+
+    @property
+    def seen(self) -> int:
+        return self.holding(())
+
+    def holding(self, terms: Sequence[Term]) -> int:
+        asked = sum(1 << self.terms.index(term) for term in terms)
+        return sum(count for held, count in self.counts.items() if held & asked == asked)
+
+    def cost_us(self, lane: Lane, way: Way, limit: int) -> float:
+        """None seen may still be some, so there is always one more than was seen."""
+        led_to, matching = ((self.holding(terms) + 1) * LOOKED_AT_ONE_IN for terms in (lane.sought, self.terms))
+        each = COVERED_US if lane.covered else LOOKED_UP_US
+        if any(isinstance(term, ToolsTerm) for term in self.terms):
+            each = USED_TOOL_US if isinstance(lane.many, ToolsTerm) else each + TOOL_ASKED_US
+        if way == "gather":
+            return led_to * each + matching * SORTED_US
+        walks = max(1, len(lane.many.values)) if lane.many else 1
+        return led_to * each * min(1.0, limit * walks / matching)
+
+
+def look(connection: Connection, actor: Actor, terms: Sequence[Term]) -> Look:
+    held = [case((term.among_drawn, 1 << bit), else_=0) for bit, term in enumerate(terms)]
+    query = drawn(actor, sum(held, literal(0)).label("held"), func.count()).where(LOOKED_AT).group_by("held")
+    return Look(tuple(terms), {row[0]: row[1] for row in connection.execute(query)})
+
+
+def drawn(actor: Actor, *columns: Any) -> Select[Any]:
+    """From the runs of the draw, in the very words of their index."""
+    query = select(*columns).select_from(runs).where(runs.c.org_id == actor.org_id, text(DRAWN))
+    return query.with_hint(runs, "INDEXED BY ix_runs_org_drawn", "sqlite")
