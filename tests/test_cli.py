@@ -76,7 +76,7 @@ def test_the_audit_log_of_a_new_database_holds(tmp_path: Path) -> None:
 
 def test_the_doctor_and_the_health_route_tell_how_well_tools_are_confined(tmp_path: Path) -> None:
     said = holdfast("doctor", HOLDFAST_DATA_DIR=str(tmp_path)).stdout
-    assert re.search(r"tools +tier [A-D], ", said)
+    assert re.search(r"tools +tier [A-D], .*network: public", said)
     with ServerProcess(f"sqlite:///{tmp_path}/x.db") as server:
         source = 'def depth() -> str:\n    """Say how deep it is."""\n    return "seven"\n'
         returned = httpx.post(f"{server.url}/v1/tools/run", json={"source_code": source, "args": {}}, timeout=30).json()

@@ -106,14 +106,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.callback(database.close)
         migrate(database.engine)
         first_start = await database.write(ensure_default, clock.now())
-        processes = ProcessToolbox(
-            hidden=[settings.data_dir],
-            writable=settings.tool_folders or (),
-            network=settings.tool_network,
-            resolve=GuardedAddresses(allow_private=settings.allow_private_urls).addresses,
-            run_unconfined=settings.run_tools_unconfined,
-            silence_seconds=settings.lease_seconds / 2,  # a lease has two thirds left when nobody renews it any more
-        )
+        processes = process_toolbox(settings)
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, sealer, clock, stack)
         mcp = _mcp_toolbox(settings, database, sealer)
@@ -229,6 +222,18 @@ def _providers(
     models = Directory(own, brought=KeptProviders(store, workshop, sealer, clock))
     stack.push_async_callback(models.close)
     return models, Providers(store, workshop, sealer, clock)
+
+
+def process_toolbox(settings: Settings) -> ProcessToolbox:
+    """Where tools with source code run. `holdfast doctor` asks the same one how well it can confine them."""
+    return ProcessToolbox(
+        hidden=[settings.data_dir],
+        writable=settings.tool_folders or (),
+        network=settings.tool_network,
+        resolve=GuardedAddresses(allow_private=settings.allow_private_urls).addresses,
+        run_unconfined=settings.run_tools_unconfined,
+        silence_seconds=settings.lease_seconds / 2,  # a lease has two thirds left when nobody renews it any more
+    )
 
 
 def _environments(settings: Settings, processes: ProcessToolbox) -> Environments:

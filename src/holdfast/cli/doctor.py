@@ -10,12 +10,12 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast import __version__
+from holdfast.app import process_toolbox
 from holdfast.core.errors import ModelError
 from holdfast.providers import catalog
 from holdfast.settings import Settings
 from holdfast.storage.database import make_engine
 from holdfast.storage.migrate import HEAD, version_of
-from holdfast.tools.process import ProcessToolbox
 
 Say = Callable[[str, str, str], None]
 
@@ -61,7 +61,7 @@ def _database(settings: Settings) -> bool:
 
 async def _tools(settings: Settings) -> None:
     """Tries out for real how tools can be confined here."""
-    toolbox = ProcessToolbox(network=settings.tool_network, run_unconfined=settings.run_tools_unconfined)
+    toolbox = process_toolbox(settings)
     found = await toolbox.isolation()
     await toolbox.close()
     _say("ok" if found.runs else "FAIL", "tools", found.described())
