@@ -33,9 +33,12 @@ def under(before: State, **terms: object) -> State:
     return replace(before, loadout=replace(before.loadout, terms=Terms(**terms)))  # type: ignore[arg-type]
 
 
-def step(before: State, *, usage: Usage = SOME, text: str = "done", number: int = 1) -> Decision:
+def step(
+    before: State, *, usage: Usage = SOME, text: str = "done", number: int = 1, price: Price | None = None
+) -> Decision:
     """A reply with one call, and its result."""
-    asked = ModelReplied(Reply((), (call("look", f"c{number}"),), "tool_calls", usage), f"step-{number}", "m", "r")
+    reply = Reply((), (call("look", f"c{number}"),), "tool_calls", usage)
+    asked = ModelReplied(reply, f"step-{number}", "m", "r", price)
     going = decide(before, asked).state
     return decide(going, ToolSettled(f"c{number}", result(f"c{number}", text)))
 
@@ -77,10 +80,20 @@ def test_cost_is_counted_by_the_price_of_each_kind_of_token() -> None:
 
 def test_a_cost_budget_stops_a_model_with_a_known_price_and_no_other() -> None:
     expensive = Usage(1_000_000, 0)
-    known = under(state("look"), budget=Budget(max_cost_usd=1), price=Price(2, 8))
-    assert step(known, usage=expensive).stop == "max_tokens_exceeded"
-    unknown = under(state("look"), budget=Budget(max_cost_usd=1))
-    assert asks(step(unknown, usage=expensive))
+    now = under(state("look"), budget=Budget(max_cost_usd=1))
+    known = step(now, usage=expensive, price=Price(2, 8))
+    assert (known.stop, known.state.cost_usd, known.state.unpriced) == ("max_tokens_exceeded", 2, False)
+    unknown = step(now, usage=expensive)
+    assert asks(unknown)
+    assert unknown.state.unpriced
+
+
+def test_each_model_is_counted_at_its_own_price() -> None:
+    now = under(state("look"), budget=Budget(max_cost_usd=3))
+    dear = step(now, usage=Usage(1_000_000, 0), price=Price(2, 8))
+    cheap = decide(dear.state, Compacted(100, Usage(1_000_000, 0), Price(0.5, 1)))
+    assert asks(cheap)
+    assert cheap.state.cost_usd == 2.5
 
 
 def test_the_same_call_with_the_same_result_again_and_again_is_no_progress() -> None:

@@ -113,12 +113,8 @@ def tokens_spent(usage: Usage, limit: int | None) -> Spent | None:
     return Spent("tokens", limit, total, f"The run used {total} tokens, and its budget is {limit}.")
 
 
-def cost_spent(usage: Usage, price: Price | None, limit: float | None) -> Spent | None:
-    """A model whose price nobody knows has no cost, so a budget for it limits nothing."""
-    if limit is None or price is None:
-        return None
-    cost = price.of(usage)
-    if cost < limit:
+def cost_spent(cost: float, limit: float | None) -> Spent | None:
+    if limit is None or cost < limit:
         return None
     return Spent("cost", limit, cost, f"The run cost about {cost:.4f} US dollars, and its budget is {limit:g}.")
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import get_args
 
 from holdfast.core import budget, tokens
-from holdfast.core.budget import Spent
+from holdfast.core.budget import Price, Spent
 from holdfast.core.messages import plain_text
 from holdfast.core.model import Usage
 from holdfast.core.state import (
@@ -63,16 +63,17 @@ def _spent(state: State) -> Spent | None:
     return (
         budget.steps_spent(state.steps, state.loadout.max_steps)
         or budget.tokens_spent(state.spent, terms.budget.max_tokens)
-        or budget.cost_spent(state.spent, terms.price, terms.budget.max_cost_usd)
+        or budget.cost_spent(state.cost_usd, terms.budget.max_cost_usd)
         or budget.repeats_spent(state.rounds, terms.budget.max_repeats)
     )
 
 
-def replied(state: State, usage: Usage) -> State:
+def replied(state: State, usage: Usage, price: Price | None) -> State:
     """The vendor has counted the prompt; from here on only what is new has to be estimated."""
+    state = paid(state, usage, price)
     counted = usage.prompt_tokens or state.context_tokens
     base = counted if state.compactions else state.compacted_to
-    return replace(state, context_tokens=counted, compacted_to=base, compactions=0, spent=state.spent.plus(usage))
+    return replace(state, context_tokens=counted, compacted_to=base, compactions=0)
 
 
 def came_round(state: State, calls: Sequence[Call]) -> State:
@@ -94,13 +95,20 @@ def overflowed(state: State, failed: ModelFailed) -> Decision:
     return _given_up(state, failed.message)
 
 
-def compacted(state: State, context_tokens: int, usage: Usage) -> State:
-    return replace(paid(state, usage), context_tokens=context_tokens, compacted_to=context_tokens)
+def compacted(state: State, context_tokens: int, usage: Usage, price: Price | None) -> State:
+    return replace(paid(state, usage, price), context_tokens=context_tokens, compacted_to=context_tokens)
 
 
-def paid(state: State, usage: Usage) -> State:
-    """A summary costs tokens like any reply."""
-    return replace(state, spent=state.spent.plus(usage))
+def paid(state: State, usage: Usage, price: Price | None) -> State:
+    """A call is over: a reply or a summary, each at the price of the model that answered. One whose price nobody knows
+    has no cost."""
+    cost, unpriced = (0.0, bool(usage.total_tokens)) if price is None else (price.of(usage), False)
+    return replace(
+        state,
+        spent=state.spent.plus(usage),
+        cost_usd=state.cost_usd + cost,
+        unpriced=state.unpriced or unpriced,
+    )
 
 
 def compaction_failed(state: State, failed: CompactionFailed) -> Decision | None:

@@ -76,10 +76,10 @@ def _follows(state: State, happened: Happened) -> Decision:
             return _model_failed(state, happened)
         case ToolSettled(call_id=call_id, result=result):
             return _tool_settled(state, call_id, result)
-        case Compacted(context_tokens=tokens, usage=usage):
-            return tooling.ask_model(limits.compacted(state, tokens, usage))
-        case CompactionFailed(usage=usage):
-            state = limits.paid(state, usage)
+        case Compacted(context_tokens=tokens, usage=usage, price=price):
+            return tooling.ask_model(limits.compacted(state, tokens, usage, price))
+        case CompactionFailed(usage=usage, price=price):
+            state = limits.paid(state, usage, price)
             next_try = limits.compaction_failed(state, happened)
             return next_try or tooling.ask_model(limits.left_as_it_is(state))
         case CancelAsked():
@@ -124,7 +124,7 @@ def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
 
 def _model_replied(state: State, happened: ModelReplied) -> Decision:
     reply = happened.reply
-    state = limits.replied(replace(state, steps=state.steps + 1), reply.usage)
+    state = limits.replied(replace(state, steps=state.steps + 1), reply.usage, happened.price)
     asked = reply.calls if state.loadout.parallel_calls else reply.calls[:1]
     if not asked:
         return _text_only(state, happened)

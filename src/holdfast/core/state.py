@@ -56,7 +56,6 @@ class Terms:
     window: int | None = None  # in tokens; None if nobody knows
     compact_past: int | None = None  # a context with more tokens than this is compacted before the model is asked
     budget: Budget = NO_LIMITS
-    price: Price | None = None
     return_share: float = RETURN_SHARE
 
     @property
@@ -147,6 +146,8 @@ class State:
     compactions: int = 0
     compacted_to: int = 0
     spent: Usage = UNUSED
+    cost_usd: float = 0.0  # of what has a known price
+    unpriced: bool = False  # some of what was spent has none
     last_round: tuple[tuple[str, str, str], ...] = ()
     rounds: int = 0
     follow_ups: tuple[Draft, ...] = ()
@@ -188,6 +189,7 @@ class ModelReplied:
     step_id: str
     message_id: str
     request_id: str  # the id an approval request of this reply takes
+    price: Price | None = None  # of the model that answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,7 @@ class Compacted:
 
     context_tokens: int = 0
     usage: Usage = UNUSED
+    price: Price | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +229,7 @@ class CompactionFailed:
     system_prompt: bool = False
     kind: ModelErrorKind | None = None
     usage: Usage = UNUSED
+    price: Price | None = None
 
 
 @dataclass(frozen=True, slots=True)

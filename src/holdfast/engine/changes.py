@@ -22,7 +22,7 @@ from holdfast.core.messages import (
 from holdfast.core.outward import Wire, event_record, outward, summary_record
 from holdfast.core.records import Run, Step
 from holdfast.core.request import RunRequest
-from holdfast.core.state import ASSUMED_WINDOW, Call, Compact, Decision, State, Terms
+from holdfast.core.state import ASSUMED_WINDOW, Call, Compact, Decision, State
 from holdfast.engine import stream
 from holdfast.engine.compaction import Shortened
 from holdfast.engine.scene import Scene
@@ -125,14 +125,14 @@ def _rest(facts: Drawn) -> Rest | None:
 
 
 def _epitaph(facts: Drawn) -> dict[str, Any]:
-    return {**_price_notice(facts.decision.state.loadout.terms), **_ending(facts)}
+    return {**_price_notice(facts.decision.state), **_ending(facts)}
 
 
-def _price_notice(terms: Terms) -> dict[str, Any]:
+def _price_notice(state: State) -> dict[str, Any]:
     """A limit that could not be kept is not passed over in silence."""
-    if terms.budget.max_cost_usd is None or terms.price is not None:
+    if state.loadout.terms.budget.max_cost_usd is None or not state.unpriced:
         return {}
-    return {"budget_notice": "The price of this model is not known, so max_cost_usd limited nothing."}
+    return {"budget_notice": "The price of a model that was used is not known, so max_cost_usd did not count it."}
 
 
 def _ending(facts: Drawn) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from holdfast.core.budget import Price
 from holdfast.core.compaction import CompactionSettings
 from holdfast.core.errors import LostLease
 from holdfast.core.lifecycle import StopReason
@@ -29,7 +30,6 @@ from holdfast.core.state import (
     Effect,
     Happened,
     ModelFailed,
-    ModelReplied,
     RunTools,
     State,
     ToolSettled,
@@ -125,10 +125,11 @@ class Effects:
         happened = await model_call.perform(call, models, choices, self._run.org_id, clock, show)
         if self.ttft_ns is None and call.first_token_ns is not None:
             self.ttft_ns = call.first_token_ns - self.began_ns
-        if isinstance(happened, ModelReplied):
-            self.context_tokens = happened.reply.usage.total_tokens
         self._note_call(call)
-        return happened
+        if isinstance(happened, ModelFailed):
+            return happened
+        self.context_tokens = happened.reply.usage.total_tokens
+        return replace(happened, price=self._price(call))
 
     def _note_call(self, call: ModelCall) -> None:
         """The call is over. Remember its step, so that the checkpoint of what happened writes it too."""
@@ -142,6 +143,10 @@ class Effects:
                 self.step = replace(step, status="failed", error=error)
             case _:
                 self.step = replace(step, status="success")
+
+    def _price(self, call: ModelCall) -> Price | None:
+        """Of the model that answered, or was asked last."""
+        return self._wiring.price_of(call.attempts[-1].request.model) if call.attempts else None
 
     def _step_row(self, call: ModelCall) -> Step:
         return model_call.step_of(
@@ -191,9 +196,9 @@ class Effects:
         self._note_call(call)
         if isinstance(outcome, CompactionFailed):
             log.warning("run %s: %s", self._run.id, outcome.message)
-            return outcome
+            return replace(outcome, price=self._price(call))
         self.shortened = outcome
-        return Compacted(outcome.context_tokens, call.usage)
+        return Compacted(outcome.context_tokens, call.usage, self._price(call))
 
     # ---- what a checkpoint writes of them ---------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from holdfast.core import tokens
 from holdfast.core.expiry import parse_expiry
 from holdfast.core.gate import Allowance
 from holdfast.core.messages import Message, ToolReturnsBody
-from holdfast.core.model import UNUSED, ToolSpec, Usage
+from holdfast.core.model import ToolSpec
 from holdfast.core.policies import parse_policies
 from holdfast.core.records import Agent, Conversation, Tool
 from holdfast.core.request import RunRequest
@@ -43,7 +43,6 @@ def state_of(
     *,
     terms: Terms = NO_TERMS,
     steps: int = 0,
-    spent: Usage = UNUSED,
 ) -> State:
     loadout = loadout_of(
         situation.agent, situation.tools, request, situation.allowances, terms, conversation=situation.conversation
@@ -55,7 +54,6 @@ def state_of(
         last_result=situation.last_result,
         steps=steps,
         context_tokens=context_tokens(situation.context_tokens, scene, loadout),
-        spent=spent,
         follow_ups=situation.unread,
         answered=_answered(scene.context) if request.answers and not situation.calls else (),
     )

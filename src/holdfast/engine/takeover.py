@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import reduce
 
 from holdfast.core.errors import LostLease
 from holdfast.core.lifecycle import ACTIVE
-from holdfast.core.model import Usage
+from holdfast.core.limits import paid
 from holdfast.core.records import Run
 from holdfast.core.request import RunRequest
 from holdfast.core.state import Crashed, Happened, Recovered
@@ -42,8 +41,9 @@ async def take_over(wiring: Wiring, lease: Lease) -> tuple[Driver, Happened]:
         request,
         terms=await terms_of(wiring, situation.agent, situation.conversation, request),
         steps=sum(step.call_type == "agent_step" for step in done),
-        spent=reduce(Usage.plus, (step.usage for step in done), Usage()),
     )
+    for step in done:
+        state = paid(state, step.usage, wiring.price_of(step.model or ""))
     called, last_result = await wiring.store.turn_so_far(run.turn_id)
     state = replace(state, called=called, last_result=last_result)
     wiring.feed.open(run.id, run.last_event)

@@ -1,4 +1,4 @@
-"""What a run is held to, gathered when it begins: its model's window and price, and the limits that were set for it.
+"""What a run is held to, gathered when it begins: its model's window, and the limits that were set for it.
 
 Asking the directory costs nothing for a model that it knows. One that it cannot look up in time has no known window and
 no price: then the context is compacted only when the vendor complains, and a cost budget limits nothing.
@@ -29,7 +29,6 @@ async def terms_of(wiring: Wiring, agent: Agent, conversation: Conversation, req
         window=window,
         compact_past=None if window is None else int(window * wiring.compact_at),
         budget=asked.at_most(wiring.budget),
-        price=wiring.price_of(handle.partition("/")[2]),
     )
 
 

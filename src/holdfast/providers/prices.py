@@ -3,7 +3,7 @@
 These are list prices as we knew them in autumn 2026, not checked against the vendors' pages, for the standard tier and
 prompts of ordinary length; nobody's discounts are known here. A model goes by its exact name, a date behind it
 ignored: what comes after `gpt-5` need not cost what `gpt-5` does. One that is not listed has no price; then a cost
-budget limits nothing, and its run says so.
+budget does not count it, and its run says so.
 """
 
 from __future__ import annotations
