@@ -11,6 +11,8 @@ from pathlib import Path
 import httpx
 
 from holdfast import __version__
+from holdfast.cli.serve import greeting
+from holdfast.settings import Settings
 from holdfast.storage.migrate import HEAD
 from holdfast.testing.server import ServerProcess
 
@@ -39,6 +41,12 @@ def test_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
     unreachable = holdfast("doctor", "--database", "postgresql://nobody@127.0.0.1:1/none")
     assert unreachable.returncode == 1
     assert "cannot be reached" in unreachable.stdout
+
+
+def test_the_greeting_names_the_providers_that_are_set_up() -> None:
+    assert "set OPENAI_API_KEY" in greeting(Settings.from_environment({}))
+    keys = {"OPENAI_API_KEY": "a", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "GEMINI_API_KEY": "b"}
+    assert "of openai-proxy, google_ai, and demo/rehearsal" in greeting(Settings.from_environment(keys))
 
 
 def test_serve_refuses_to_be_reachable_without_a_password(tmp_path: Path) -> None:

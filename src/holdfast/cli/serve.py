@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.app import AlreadyRunning, http_app_of, opened
 from holdfast.core.errors import StorageDown
+from holdfast.providers import catalog
 from holdfast.settings import Settings
 
 OPEN_FILES = 65_536
@@ -102,9 +103,16 @@ Holdfast is listening on {url}
   data     {_without_password(settings.database_url)}
   API      base_url="{url}" for the letta-client SDKs, LETTA_BASE_URL={url} for letta
   try      the agent DemoTeller: README.md, "Five minutes to the first approved tool call"
-  models   demo/rehearsal is built in; set OPENAI_API_KEY or ANTHROPIC_API_KEY for others
+  models   {_models(settings)}
   check    holdfast doctor
 Press Ctrl+C to stop."""
+
+
+def _models(settings: Settings) -> str:
+    named = [name for name, _, _ in catalog.configured(settings.provider_values()) if name != "demo"]
+    if not named:
+        return "demo/rehearsal is built in; set OPENAI_API_KEY or ANTHROPIC_API_KEY for others"
+    return f"of {', '.join(named)}, and demo/rehearsal"
 
 
 def _without_password(url: str) -> str:

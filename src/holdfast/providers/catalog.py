@@ -63,25 +63,33 @@ def make(
 
 
 def build(values: Values) -> list[Provider]:
-    """The providers that the environment configures: `<variable>_api_key`, `<variable>_base_url` and extras by name.
+    """The providers that the environment configures."""
+    built: list[Provider] = []
+    for name, vendor, known in configured(values):
+        key, url = known.pop("api_key", None), known.pop("base_url", None)
+        built.append((name, make(vendor.type, name, api_key=key, base_url=url, extras=known)))
+    return built
+
+
+def configured(values: Values) -> list[tuple[str, Vendor, dict[str, str]]]:
+    """Their names and what is known of each: `<variable>_api_key`, `<variable>_base_url` and extras by name.
 
     One that is configured by half is left out, since a machine may have some of a cloud's variables for other reasons.
     A server of one's own at a custom OpenAI URL is named `openai-proxy`, as clients know it, while its embedding models
     keep the front `openai`.
     """
-    built: list[Provider] = []
+    found: list[tuple[str, Vendor, dict[str, str]]] = []
     for vendor in VENDORS.values():
         front = vendor.variable or vendor.type
         said = {part: values.get(f"{front}_{part}") for part in ("api_key", "base_url", *EXTRAS)}
         known = {part: text for part, text in said.items() if text}
         if vendor.needs and not _configured(vendor, known):
             continue
-        key, url = known.pop("api_key", None), known.pop("base_url", None)
-        name = vendor.type
+        name, url = vendor.type, known.get("base_url")
         if name == "openai" and url and url.rstrip("/") != vendor.base_url:
             name = "openai-proxy"
-        built.append((name, make(vendor.type, name, api_key=key, base_url=url, extras=known)))
-    return built
+        found.append((name, vendor, known))
+    return found
 
 
 def _configured(vendor: Vendor, known: Mapping[str, str]) -> bool:
