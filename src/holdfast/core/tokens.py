@@ -101,7 +101,14 @@ def tool_text(spec: ToolSpec) -> str:
 def _of_content(content: str | tuple[Text | Image, ...], limit: int | None, count: Count) -> int:
     if isinstance(content, str):
         return count(content if limit is None else content[:limit])
-    return _of_parts(content, count)
+    weight = 0
+    for part in content:
+        if limit is not None and isinstance(part, Text):
+            weight += count(part.text[:limit])
+            limit = max(0, limit - len(part.text))
+        else:
+            weight += _of_parts((part,), count)
+    return weight
 
 
 def _of_parts(parts: Iterable[Part], count: Count) -> int:
