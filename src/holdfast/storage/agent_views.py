@@ -22,6 +22,7 @@ from holdfast.storage.paging import page_rows
 from holdfast.storage.rows import from_row
 from holdfast.storage.situations import message_value
 from holdfast.storage.tables import (
+    UNRETURNED,
     agent_archives,
     agent_blocks,
     agent_tags,
@@ -136,7 +137,7 @@ def _pending(connection: Connection, agent_ids: Sequence[str]) -> dict[str, Mess
         select(ledger.c.request_id)
         .join(conversations, conversations.c.id == ledger.c.conversation_id)
         .where(conversations.c.is_default, ledger.c.agent_id.in_(agent_ids))
-        .where(~ledger.c.returned, ledger.c.status.in_(sorted(WAITING_CALLS)), ledger.c.request_id.is_not(None))
+        .where(UNRETURNED, ledger.c.status.in_(sorted(WAITING_CALLS)), ledger.c.request_id.is_not(None))
     )
     query = select(messages).where(messages.c.id.in_(waiting)).order_by(messages.c.agent_id, messages.c.seq)
     found = (message_value(row) for row in connection.execute(query).mappings())

@@ -22,10 +22,18 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.paging import Page
 from holdfast.storage.database import Database
 from holdfast.storage.paging import page_rows
-from holdfast.storage.tables import agents, allowances, announcements, conversations, decisions, ledger
+from holdfast.storage.tables import (
+    UNRETURNED,
+    agents,
+    allowances,
+    announcements,
+    conversations,
+    decisions,
+    ledger,
+)
 
 _WAITING = sorted(WAITING_CALLS)
-_OPEN = (ledger.c.status.in_(_WAITING), ~ledger.c.returned)
+_OPEN = (ledger.c.status.in_(_WAITING), UNRETURNED)
 
 
 class SqlApprovals:

@@ -26,7 +26,7 @@ from holdfast.storage.database import Database
 from holdfast.storage.paging import page_rows
 from holdfast.storage.rows import from_row, to_row
 from holdfast.storage.run_store import refuse_if_held
-from holdfast.storage.tables import context, conversations, ledger, lineage, messages, runs
+from holdfast.storage.tables import UNRETURNED, context, conversations, ledger, lineage, messages, runs
 
 MAX_REMEMBERED = 10_000
 
@@ -147,7 +147,7 @@ def _fork_point(connection: Connection, source_id: str, message_id: str | None) 
         if (seq := connection.execute(query).scalar()) is None:
             raise NotFound(f"No message found with id '{message_id}' in conversation '{source_id}'.")
         return int(seq)
-    open_steps = select(ledger.c.step_id).where(ledger.c.conversation_id == source_id, ~ledger.c.returned)
+    open_steps = select(ledger.c.step_id).where(ledger.c.conversation_id == source_id, UNRETURNED)
     first_open = select(func.min(messages.c.seq)).where(
         messages.c.conversation_id == source_id, messages.c.step_id.in_(open_steps)
     )
@@ -179,7 +179,7 @@ def remove(connection: Connection, conversation_id: str, now: datetime) -> None:
         connection.execute(delete(conversations).where(conversations.c.id == conversation_id))
         return
     connection.execute(delete(context).where(context.c.conversation_id == conversation_id))
-    connection.execute(delete(ledger).where(ledger.c.conversation_id == conversation_id, ~ledger.c.returned))
+    connection.execute(delete(ledger).where(ledger.c.conversation_id == conversation_id, UNRETURNED))
     queued = update(runs).where(runs.c.conversation_id == conversation_id, runs.c.queued)
     connection.execute(queued.values(queued=False, status="cancelled", stop_reason="cancelled", completed_at=now))
     gone = update(conversations).where(conversations.c.id == conversation_id)
@@ -192,7 +192,7 @@ def reset(connection: Connection, conversation_id: str) -> None:
     _leave_to_forks(connection, conversation_id)
     here = conversations.c.id == conversation_id
     connection.execute(delete(context).where(context.c.conversation_id == conversation_id, context.c.position > 0))
-    connection.execute(delete(ledger).where(ledger.c.conversation_id == conversation_id, ~ledger.c.returned))
+    connection.execute(delete(ledger).where(ledger.c.conversation_id == conversation_id, UNRETURNED))
     connection.execute(delete(messages).where(messages.c.conversation_id == conversation_id, messages.c.seq > 0))
     connection.execute(
         update(conversations).where(here).values(version=conversations.c.version + 1, context_tokens=None)

@@ -22,7 +22,7 @@ from holdfast.storage.run_listing import list_runs
 from holdfast.storage.run_store import get_run, run_value
 from holdfast.storage.situations import message_value
 from holdfast.storage.steps import step_value
-from holdfast.storage.tables import conversations, ledger, messages, runs, steps
+from holdfast.storage.tables import UNRETURNED, conversations, ledger, messages, runs, steps
 
 
 class SqlHistory:
@@ -118,7 +118,7 @@ def _message(connection: Connection, actor: Actor, message_id: str) -> Message:
 
 def _waiting_runs(connection: Connection, actor: Actor, agent_id: str | None, conversation_id: str | None) -> list[Run]:
     waiting = select(ledger.c.run_id).where(
-        ledger.c.org_id == actor.org_id, ~ledger.c.returned, ledger.c.status.in_(sorted(WAITING_CALLS))
+        ledger.c.org_id == actor.org_id, UNRETURNED, ledger.c.status.in_(sorted(WAITING_CALLS))
     )
     if agent_id is not None:
         waiting = waiting.where(ledger.c.agent_id == agent_id)
@@ -137,7 +137,7 @@ def _delete_run(connection: Connection, actor: Actor, run_id: str) -> None:
     at_work = select(runs.c.id).where(runs.c.conversation_id == run.conversation_id, runs.c.turn_id == run.turn_id)
     at_work = at_work.where(runs.c.status.in_(sorted(ACTIVE)))
     waiting = select(ledger.c.call_id).where(
-        ledger.c.conversation_id == run.conversation_id, ledger.c.turn_id == run.turn_id, ~ledger.c.returned
+        ledger.c.conversation_id == run.conversation_id, ledger.c.turn_id == run.turn_id, UNRETURNED
     )
     if connection.execute(at_work).first() or connection.execute(waiting).first():
         raise Conflict(f"Run {run_id} is not finished; cancel it first.")

@@ -22,12 +22,12 @@ from holdfast.core.state import Call
 from holdfast.ports.runs import Change
 from holdfast.storage.audit import take_turns
 from holdfast.storage.outbox import post
-from holdfast.storage.tables import announcements, ledger
+from holdfast.storage.tables import UNRETURNED, announcements, ledger
 
 _NAMESPACE = UUID("6f1a7c1e-52c0-4f5e-9d0b-6d3c7b3a9c11")
 
 
-_HERE = (ledger.c.conversation_id == bindparam("conversation"), ~ledger.c.returned)
+_HERE = (ledger.c.conversation_id == bindparam("conversation"), UNRETURNED)
 _UNRETURNED = select(ledger).where(*_HERE).order_by(ledger.c.position)
 _RETURN = update(ledger).where(*_HERE).values(returned=True)
 _INSERT = insert(ledger)

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from holdfast.storage.archive_tables import agent_archives as agent_archives
@@ -267,6 +268,10 @@ ledger = Table(
     Index("ix_ledger_warning", "warn_at", **only_where("warn_at IS NOT NULL AND NOT returned")),
     Index("ix_ledger_asked", "org_id", "asked_at", "approval_id", **only_where("approval_id IS NOT NULL")),
 )
+
+# To the letter as the indexes have it: SQLite takes `returned = 0`, which `~ledger.c.returned` becomes, for something
+# else, and would read the whole ledger.
+UNRETURNED = text("NOT ledger.returned")
 
 allowances = Table(
     "allowances",
