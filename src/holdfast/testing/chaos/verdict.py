@@ -151,7 +151,7 @@ class Verdict:
 
 def _why(run: dict[str, Any]) -> str:
     error = (run.get("metadata") or {}).get("error")
-    return f": {error['type']}, {error['message']}" if error else ""
+    return f": {str(error).replace(run['id'], 'it')}" if error else ""
 
 
 def _kind(message: dict[str, Any]) -> str:
