@@ -95,6 +95,23 @@ def test_no_other_endpoint_runs_a_tool_that_waits_for_a_human(served: Served, ht
     assert len(http.get("/v1/approvals", params={"agent_id": agent_id}).json()) == 1
 
 
+def test_running_the_same_source_by_hand_decides_nothing_that_waits(served: Served, http: httpx.Client) -> None:
+    """Whoever sends a source runs their own; the call that waits, its agent and its history know nothing of it."""
+    agent_id = waiting_agent(served)
+    (asked,) = http.get("/v1/approvals", params={"agent_id": agent_id}).json()
+    runs = http.get("/v1/runs/", params={"agent_id": agent_id}).json()
+    history = http.get(f"/v1/agents/{agent_id}/messages").json()
+    done = http.post("/v1/tools/run", json={"source_code": SOURCE, "args": {"amount": 5}}).json()
+    assert (done["status"], done["tool_return"]) == ("success", "paid 5.0")
+    (waiting,) = http.get("/v1/approvals", params={"agent_id": agent_id}).json()
+    same = ("id", "status", "arguments_digest", "decision")
+    assert {key: waiting.get(key) for key in same} == {key: asked.get(key) for key in same}
+    assert http.get("/v1/runs/", params={"agent_id": agent_id}).json() == runs
+    assert http.get(f"/v1/agents/{agent_id}/messages").json() == history
+    run_id = http.post(f"/v1/approvals/{asked['id']}", json={"decision": "deny"}).json()["run"]["id"]
+    assert "paid" not in http.post(f"/v1/runs/{run_id}/stream", json={}).text
+
+
 def test_the_history_shows_what_was_asked_and_what_was_run(served: Served, http: httpx.Client) -> None:
     agent_id = waiting_agent(served, 500)
     (asked,) = http.get("/v1/approvals", params={"agent_id": agent_id}).json()

@@ -12,10 +12,14 @@ from engine.house import House, opened
 from holdfast.core.errors import Conflict, ModelErrorKind
 from holdfast.core.messages import Approval
 from holdfast.core.model import Usage
+from holdfast.core.records import Run
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
+from holdfast.ports.traces import Trace
+from holdfast.records.conversations import Conversations
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.storage.tables import metadata, runs
+from holdfast.storage.traces import SqlTraces
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Count, FailMidStream, Hang, Say
 
@@ -42,8 +46,9 @@ async def test_a_deleted_run_leaves_its_messages_and_nothing_that_names_it(datab
         house.model.script(Call("look"))
         house.model.script(Say("seen"))
         run = await house.finished(conversation, keys=("otid:a",), body_digest="d", callback_url="https://example.com/")
+        await keep_a_trace(house, run)
         named = await house.database.read(mentions, run.id)
-        assert {"runs", "run_keys", "run_tools", "steps", "ledger", "events", "outbox", "messages"} <= set(named)
+        assert {"run_keys", "run_tools", "steps", "ledger", "events", "outbox", "messages", "traces"} <= set(named)
         await house.history.delete_run(DEFAULT_ACTOR, run.id)
         assert await house.database.read(mentions, run.id) == {}
         assert await house.kinds(conversation) == ["System", "User", "Assistant", "ToolReturns", "Assistant"]
@@ -80,6 +85,42 @@ async def test_a_deleted_agent_leaves_nothing_that_names_it_its_conversations_or
             ("run_id", at_work.id),
         ):
             assert await house.database.read(naming, column, identity) == {}, column
+
+
+async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent_goes_on(database_url: str) -> None:
+    async with opened(database_url) as house:
+        default = await house.agent("look", "pay", gated=("pay",))
+        agent_id = (await house.conversations.get(DEFAULT_ACTOR, default)).agent_id
+        kept = Conversations(house.conversations, house.wiring.store, house.wiring.clock)
+        line = await kept.create(DEFAULT_ACTOR, agent_id, {})
+        house.model.script(Call("look"), Call("pay", id="c1"))
+        asked = await house.finished(line.id, keys=("otid:a",), body_digest="d", callback_url="https://x.example/")
+        house.model.script(Say("paid"))
+        paid = await house.finished(line.id, "", answers=(Approval("c1", True),), allow={"pay": None})
+        await keep_a_trace(house, paid)
+        before = await house.database.read(naming, "conversation_id", line.id)
+        assert {"runs", "run_keys", "messages", "context", "ledger", "allowances"} <= set(before)
+        assert {"events", "steps", "outbox"} <= set(await house.database.read(naming, "run_id", asked.id))
+        assert {"run_tools", "traces"} <= set(await house.database.read(naming, "run_id", paid.id))
+        steps = [step.id for run in (asked, paid) for step in await house.wiring.store.run_steps(run.id)]
+        await kept.remove(line)
+        gone = [("conversation_id", line.id), ("ancestor_id", line.id), ("id", line.id), ("run_id", asked.id)]
+        gone += [("run_id", paid.id), ("turn_id", asked.id), *(("step_id", step) for step in steps)]
+        for column, identity in gone:
+            named = await house.database.read(naming, column, identity)
+            assert set(named) <= {"decisions"}, column  # the audit log outlives what it tells of, by design
+        house.model.script(Say("still here"))
+        assert (await house.finished(default)).status == "completed"
+        house.model.script(Say("and here"))
+        assert (await house.finished((await kept.create(DEFAULT_ACTOR, agent_id, {})).id)).stop_reason == "end_turn"
+
+
+async def keep_a_trace(house: House, run: Run) -> None:
+    (step, *_) = await house.wiring.store.run_steps(run.id)
+    now = house.wiring.clock.now()
+    of = {"org_id": run.org_id, "run_id": run.id, "step_id": step.id, "agent_id": run.agent_id}
+    trace = Trace(id="provider_trace-1", **of, attempt=1, created_at=now, about={}, body=b"packed")
+    await SqlTraces(house.database).keep([trace])
 
 
 async def test_a_run_at_work_or_waiting_cannot_be_deleted_but_an_answered_one_can(database_url: str) -> None:
