@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from holdfast.ports.outbound import AddressRefused
 from holdfast.ports.requirements import requirement_text
 from holdfast.tools.cage import Tier
 from holdfast.tools.environments import CannotInstall, Environments, WithPackages, key_of
@@ -154,6 +159,47 @@ async def test_an_environment_is_read_only_and_holds_nothing_but_packages(enviro
     assert sorted(path.name for path in place.parent.iterdir()) == ["packages"]
     assert (place / "tides.py").stat().st_mode & 0o222 == 0
     assert place.stat().st_mode & 0o222 == 0
+
+
+class Shelf(SimpleHTTPRequestHandler):
+    """A folder as an index that is asked over HTTP; remembers what it was asked for."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        super().do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+async def test_packages_come_from_a_network_index_through_the_jails_proxy_and_from_nowhere_else(
+    toolbox: ProcessToolbox, tier: Tier, home: Path, index: str, jail: Installers
+) -> None:
+    names: list[str] = []
+
+    async def resolve(host: str, port: int) -> list[str]:
+        names.append(host)
+        if host != "packages.test":
+            raise AddressRefused(f"{host} is not allowed.")
+        return ["127.0.0.1"]
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Shelf, directory=index.removeprefix("file://"))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        python, port = means_of(tier)["python"], server.server_address[1]
+        allowed, refused = (
+            Environments(home / host, jail, index=f"http://{host}.test:{port}", resolve=resolve, python=python)
+            for host in ("packages", "elsewhere")
+        )
+        outcome = await WithPackages(toolbox, allowed).run(job(TURN, pip_requirements=("tides==2.0",)))
+        with pytest.raises(CannotInstall, match=r"tides==2\.0"):
+            await refused.install(("tides==2.0",))
+        server.shutdown()
+    await asyncio.gather(allowed.close(), refused.close())
+    assert (outcome.status, outcome.content) == ("success", "at seven")
+    assert Shelf.asked[0].startswith("/tides")
+    assert set(names) == {"packages.test", "elsewhere.test"}
 
 
 async def test_a_tool_cannot_change_its_environment(toolbox: ProcessToolbox, environments: Environments) -> None:

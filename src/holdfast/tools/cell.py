@@ -64,7 +64,7 @@ def live(cage: Cage, place: Place, line: int, zygote_pid: int, walls: Walls | No
         os.chdir(place.work)
         os.environ.update({"HOME": place.work, "TMPDIR": place.temporary})
         if warm:
-            child.warm_up()
+            child.rehearse()
         job = receive()
         if job is not None:
             limit_resources(job["limits"], place, cage)

@@ -144,14 +144,19 @@ def _own_traceback(error: BaseException, filename: str) -> str:
 
 
 def warm_up() -> None:
-    """Run a small job in the fork server, so that no call pays for first use."""
-    source = 'def warm(a: int, b: str = "x") -> dict:\n    """Warm."""\n    return {"a": a, "b": b}\n'
-    job = {"name": "warm", "source_code": source, "arguments": {"a": 1}, "agent_state": None, "result_bytes": 1000}
-    json.dumps(run_job(json.loads(json.dumps(job))))
+    """In the zygote: see to it that no call pays for first use."""
+    rehearse()
     "".join(traceback.format_exception(ValueError("warm")))
-    linecache.clearcache()
-    sys.modules.pop(MODULE_NAME, None)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # What was printed before a kill should be seen, and no print should fail on its characters.
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
+
+
+def rehearse() -> None:
+    """Run a small job, and leave nothing of it."""
+    source = 'def warm(a: int, b: str = "x") -> dict:\n    """Warm."""\n    return {"a": a, "b": b}\n'
+    job = {"name": "warm", "source_code": source, "arguments": {"a": 1}, "agent_state": None, "result_bytes": 1000}
+    json.dumps(run_job(json.loads(json.dumps(job))))
+    linecache.clearcache()
+    sys.modules.pop(MODULE_NAME, None)
