@@ -24,7 +24,9 @@ from holdfast.tools.process import ProcessToolbox
 ROUNDS, QUICK_ROUNDS = 300, 60
 KILLS, QUICK_KILLS = 100, 20
 SOAK_CALLS, QUICK_SOAK_CALLS = 5000, 500
-PAUSE_SECONDS = 0.01  # a model's reply takes longer than this, so spares are there again when the next call comes
+PAUSE_SECONDS = (
+    0.04  # a model's reply takes longer than this; spares are there again, and their making disturbs no sample
+)
 WITH_SPARE, WITHOUT_SPARE, KILL = Bar("value", 3), Bar("value", 8), Bar("value", 50)
 NOTHING = Bar("value", 0)
 

@@ -24,7 +24,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.tools import child_values
+from holdfast.tools import child_arguments, child_results
 
 RESULT_FD = 3
 MODULE_NAME = "tool"
@@ -58,14 +58,14 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     try:
         function = load(job["source_code"], name, filename)
         value, memory = _call(function, job)
-        reply = child_values.reply(value, job["result_bytes"])
+        reply = child_results.reply(value, job["result_bytes"])
         return {**reply, "memory": memory} if memory else reply
-    except child_values.Unreturnable as error:
+    except child_results.Unreturnable as error:
         return _failure(f"Error executing function {name}: {error}", job["result_bytes"])
     except BaseException as error:
         with contextlib.suppress(Exception):
             sys.stderr.write(_own_traceback(error, filename))
-        said = child_values.text_of_error(error) + _limit_behind(error, job.get("limits", {}))
+        said = child_results.text_of_error(error) + _limit_behind(error, job.get("limits", {}))
         return _failure(f"Error executing function {name}: {said}", job["result_bytes"])
 
 
@@ -117,11 +117,11 @@ def load(source: str, name: str, filename: str) -> Callable[..., Any]:
 def _call(function: Callable[..., Any], job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """What the function returned, and the memory blocks that it set."""
     state = job["agent_state"]
-    view = child_values.state_view(state)
-    given, named = child_values.bind(function, job["arguments"], view)
+    view = child_arguments.state_view(state)
+    given, named = child_arguments.bind(function, job["arguments"], view)
     value = function(*given, **named)
     returned = _awaited(value) if inspect.isawaitable(value) else value
-    return returned, child_values.memory_changes(state, view)
+    return returned, child_arguments.memory_changes(state, view)
 
 
 def _awaited(value: Any) -> Any:
