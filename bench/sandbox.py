@@ -24,9 +24,8 @@ from holdfast.tools.process import ProcessToolbox
 ROUNDS, QUICK_ROUNDS = 300, 60
 KILLS, QUICK_KILLS = 100, 20
 SOAK_CALLS, QUICK_SOAK_CALLS = 5000, 500
-PAUSE_SECONDS = (
-    0.04  # a model's reply takes longer than this; spares are there again, and their making disturbs no sample
-)
+# A model's reply takes longer than this. Spares are there again by then, and their making has disturbed no sample.
+PAUSE_SECONDS = 0.04
 WITH_SPARE, WITHOUT_SPARE, KILL = Bar("value", 3), Bar("value", 8), Bar("value", 50)
 NOTHING = Bar("value", 0)
 
