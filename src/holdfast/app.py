@@ -102,7 +102,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
         _lock_sqlite(settings.database_url, stack)
-        database = Database(settings.database_url)
+        database = Database(settings.database_url, settings.database_connections)
         stack.callback(database.close)
         migrate(database.engine)
         first_start = await database.write(ensure_default, clock.now())

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 from holdfast.core.errors import LostLease
@@ -31,6 +32,8 @@ log = logging.getLogger("holdfast.engine")
 
 AT_ONCE = 16  # runs taken with one look, so that several processes share what there is
 
+QUICKER_SECONDS = 0.04  # at most; whoever looked in vain lets others go first, or a hint would wake a whole herd
+
 Dead = Callable[[], Sequence[str]]
 
 
@@ -46,6 +49,7 @@ class Work:
         self._looking: asyncio.Task[None] | None = None
         self._look = asyncio.Event()
         self._taking = wiring.most_runs > 0
+        self._random = Random(wiring.owner)
         wiring.bus.hear(self._heard)
 
     @property
@@ -142,19 +146,24 @@ class Work:
                 told.cancel()
             self._look.clear()
             try:
-                await self._take_what_there_is(dead)
+                if not await self._take_what_there_is(dead):
+                    await self._wiring.clock.sleep(QUICKER_SECONDS * self._random.random())
             except Exception:
                 log.exception("looking for work failed; trying again")
 
-    async def _take_what_there_is(self, dead: Dead) -> None:
+    async def _take_what_there_is(self, dead: Dead) -> bool:
+        """False if others were quicker, or nothing was there."""
         if owners := dead():
             await self._wiring.store.free_leases(owners)
+        found = False
         while (room := self.room) > 0:
             claimed = await self._wiring.store.claim_next(self._wiring.owner, *self._lease_times(), min(room, AT_ONCE))
             if not claimed:
-                return
+                break
+            found = True
             for lease in claimed:
                 await self._take(lease)
+        return found
 
     def _lease_times(self) -> tuple[Any, Any]:
         now = self._wiring.clock.now()

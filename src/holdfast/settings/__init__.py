@@ -43,6 +43,7 @@ class Settings:
     exa_base_url: str | None
     vendors: Mapping[str, str]  # of all other vendors, by the names in settings/vendors.py
     lease_seconds: float
+    database_connections: int
     most_runs: int
     most_unfinished: int
     most_queued: int

@@ -134,6 +134,13 @@ VARIABLES: tuple[Variable, ...] = (
         meaning="How long a worker that died may hold a run before another takes it up.",
     ),
     Variable(
+        field="database_connections",
+        name="HOLDFAST_DATABASE_CONNECTIONS",
+        reader=whole_number(2, 1000),
+        default="16",
+        meaning="How many connections to Postgres this process opens at most; two more are for hints.",
+    ),
+    Variable(
         field="most_runs",
         name="HOLDFAST_MAX_RUNS",
         reader=whole_number(0, 100_000),

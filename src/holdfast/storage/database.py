@@ -39,7 +39,7 @@ def _dumps(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-def make_engine(url: str) -> Engine:
+def make_engine(url: str, connections: int = POSTGRES_CONNECTIONS) -> Engine:
     """An engine for a `sqlite:///path` or `postgresql://…` URL, with our settings."""
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
@@ -47,7 +47,7 @@ def make_engine(url: str) -> Engine:
     return create_engine(
         parsed.set(drivername="postgresql+psycopg"),
         poolclass=QueuePool,
-        pool_size=POSTGRES_CONNECTIONS,
+        pool_size=connections,
         max_overflow=0,
         pool_pre_ping=True,
         json_serializer=_dumps,
@@ -185,11 +185,11 @@ def _to_its_end(job: asyncio.Future[T]) -> asyncio.Future[T]:
 
 
 class Database:
-    def __init__(self, url: str) -> None:
-        self.engine = make_engine(url)
+    def __init__(self, url: str, connections: int = POSTGRES_CONNECTIONS) -> None:
+        self.engine = make_engine(url, connections)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._writer = _Writer(self.engine) if self.is_sqlite else None
-        threads = READERS if self.is_sqlite else POSTGRES_CONNECTIONS
+        threads = READERS if self.is_sqlite else connections
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-db")
         self._local = threading.local()
         if not self.is_sqlite:
