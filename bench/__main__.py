@@ -16,7 +16,21 @@ from pathlib import Path
 import orjson
 import uvloop
 
-from bench import cancel, crowd, growth, install, listing, log, messages, sandbox, start, tokens, tools, workers
+from bench import (
+    cancel,
+    crowd,
+    growth,
+    install,
+    listing,
+    log,
+    messages,
+    sandbox,
+    scaling,
+    start,
+    tokens,
+    tools,
+    workers,
+)
 from bench.results import Row, table
 from bench.sampling import Setting, load_said
 
@@ -32,6 +46,7 @@ MEASURES: dict[str, Measure] = {
     "cancel": cancel.measure,
     "log": log.measure,
     "workers": workers.measure,
+    "scaling": scaling.measure,
     "tokens": tokens.measure,
     "listing": listing.measure,
     "install": install.measure,

@@ -15,6 +15,7 @@ from holdfast.bus.redis import RedisBus
 from holdfast.core.errors import TooManyRuns
 from holdfast.core.messages import Approval
 from holdfast.core.request import RunRequest
+from holdfast.engine.work import rest_seconds
 from holdfast.ports.bus import Bus
 from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.limits import RunLimits
@@ -54,6 +55,10 @@ async def api_and_worker(url: str, carried_by: str = "postgres") -> AsyncIterato
         opened(url, owner="worker", alone=False, lease_seconds=60, bus=bus_of(carried_by, url)) as worker,
     ):
         yield api, worker
+
+
+def test_whoever_looks_in_vain_rests_longer_each_time_and_never_long() -> None:
+    assert [rest_seconds(vain) for vain in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
 
 
 async def test_what_one_process_accepts_another_drives_and_the_first_streams(shared_url: str, carried_by: str) -> None:

@@ -32,9 +32,15 @@ log = logging.getLogger("holdfast.engine")
 
 AT_ONCE = 16  # runs taken with one look, so that several processes share what there is
 
-QUICKER_SECONDS = 0.04  # at most; whoever looked in vain lets others go first, or a hint would wake a whole herd
+# Whoever looked in vain lets others go first, for longer each time, or every hint would wake a whole herd.
+FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 0.02, 0.64
 
 Dead = Callable[[], Sequence[str]]
+
+
+def rest_seconds(vain: int) -> float:
+    """The longest rest after so many looks in vain, one after the other."""
+    return min(FIRST_REST_SECONDS * 2 ** (vain - 1), LONGEST_REST_SECONDS) if vain else 0.0
 
 
 def nobody_known() -> Sequence[str]:
@@ -136,6 +142,7 @@ class Work:
         self._looking = asyncio.create_task(self._keep_looking(dead), name="looking for work")
 
     async def _keep_looking(self, dead: Dead) -> None:
+        vain = 0
         while True:
             pause = asyncio.create_task(self._wiring.clock.sleep(self._wiring.lease_seconds / 2))
             told = asyncio.create_task(self._look.wait())
@@ -146,8 +153,8 @@ class Work:
                 told.cancel()
             self._look.clear()
             try:
-                if not await self._take_what_there_is(dead):
-                    await self._wiring.clock.sleep(QUICKER_SECONDS * self._random.random())
+                vain = 0 if await self._take_what_there_is(dead) else vain + 1
+                await self._wiring.clock.sleep(rest_seconds(vain) * self._random.random())
             except Exception:
                 log.exception("looking for work failed; trying again")
 
