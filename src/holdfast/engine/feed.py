@@ -23,6 +23,7 @@ log = logging.getLogger("holdfast.engine")
 
 MAX_RECENT_CHARS = 1_000_000
 PAGES_PER_READ = 50
+FIRST_PAGES = 2  # whoever resumes sees something before all of it is read
 POLL_SECONDS = 0.5  # for hints that got lost
 
 
@@ -131,6 +132,7 @@ class Feed:
         """Everything after the cursor, then what comes, until the run rests. Who wants to know that nothing came for so
         many seconds gets an empty batch then."""
         live = self._join(run_id)
+        pages = FIRST_PAGES
         try:
             while True:
                 if live is not None and live.first_seq <= after + 1:
@@ -145,7 +147,8 @@ class Feed:
                     elif not await _happens(changed, idle_seconds):
                         yield Batch(after + 1, ())
                     continue
-                page = await self._store.read_log(run_id, after, PAGES_PER_READ)
+                page = await self._store.read_log(run_id, after, pages)
+                pages = PAGES_PER_READ
                 if page.records or page.gap_until is not None:
                     yield Batch(page.first_seq, page.records, page.gap_until)
                     after = page.first_seq + len(page.records) - 1

@@ -17,6 +17,7 @@ from holdfast.core.model import Usage
 from holdfast.core.outward import Wire, ping_wire
 
 DONE = "data: [DONE]\n\n"
+PING_MARK = '"message_type":"ping"'  # as `record` writes it
 NO_USAGE = Usage().counted()
 
 

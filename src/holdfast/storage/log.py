@@ -6,30 +6,34 @@ showing. Records hold JSON on one line, hence a blank line only ever ends a reco
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from sqlalchemy import BindParameter, Connection, bindparam, func, select
 
 from holdfast.core.errors import NotFound
 from holdfast.core.lifecycle import ACTIVE
 from holdfast.ports.runs import LogPage
 from holdfast.storage.tables import events, runs
 
+_OF_RUN = events.c.run_id == bindparam("run")
+_RUN = select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("run"))
+_NEXT: BindParameter[int] = bindparam("next")
+_HOLDING_NEXT = select(func.max(events.c.first_seq)).where(_OF_RUN, events.c.first_seq <= _NEXT).scalar_subquery()
+_PAGES = (  # from the page that holds the next record on: whoever resumes at the end does not pass by all before it
+    select(events.c.first_seq, events.c.last_seq, events.c.body)
+    .where(_OF_RUN, events.c.first_seq >= func.coalesce(_HOLDING_NEXT, 0), events.c.last_seq >= _NEXT)
+    .order_by(events.c.first_seq)
+    .limit(bindparam("pages"))
+)
+
 
 def read(connection: Connection, run_id: str, after: int, limit: int) -> LogPage:
     """Records numbered after `after`, of at most `limit` pages, with whether the run rests and this is the end."""
-    query = select(runs.c.status, runs.c.last_event).where(runs.c.id == run_id)
-    run = connection.execute(query).first()
+    run = connection.execute(_RUN, {"run": run_id}).first()
     if run is None:
         raise NotFound(f"Run not found with id='{run_id}'")
-    pages = (
-        select(events.c.first_seq, events.c.last_seq, events.c.body)
-        .where(events.c.run_id == run_id, events.c.last_seq > after)
-        .order_by(events.c.first_seq)
-        .limit(limit)
-    )
     records: list[str] = []
     first = after + 1
     gap_until = None
-    for page in connection.execute(pages):
+    for page in connection.execute(_PAGES, {"run": run_id, "next": after + 1, "pages": limit}):
         if not records:
             first = max(after + 1, page.first_seq)
             gap_until = page.first_seq - 1 if page.first_seq > after + 1 else None
