@@ -207,7 +207,7 @@ async def measure(setting: Setting) -> list[Row]:
     with database(setting.database) as (url, _):
         engine = make_engine(url)
         migrate(engine)
-        run_rows.fill(engine, count)
+        count = run_rows.fill(engine, count)
         engine.dispose()
         taken = await asked_of_the_store(url, rounds)
         with ServerProcess(url, HOLDFAST_DEMO="false") as server:

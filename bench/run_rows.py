@@ -13,6 +13,7 @@ import random
 import sqlite3
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -51,11 +52,11 @@ def conversation_id(number: int, *, default: bool) -> str:
     return f"conv-{UUID(int=2 * number + default + 1, version=4)}"
 
 
-def fill(engine: Engine, count: int) -> None:
-    """Into an empty, migrated database; in one that has as many rows already, they stay as they are."""
+def fill(engine: Engine, count: int) -> int:
+    """Into an empty, migrated database; one that has runs already is left as it is. Returns how many there are."""
     with engine.connect() as connection:
-        if connection.execute(select(func.count()).select_from(runs)).scalar_one() == count:
-            return
+        if kept := connection.execute(select(func.count()).select_from(runs)).scalar_one():
+            return kept
     _people(engine)
     indexes = [
         index for table in (runs, run_tools) for index in sorted(table.indexes, key=lambda index: str(index.name))
@@ -65,7 +66,7 @@ def fill(engine: Engine, count: int) -> None:
             index.drop(connection)
     chance = random.Random(7)
     rows = _rows(chance, count)
-    while batch := [row for row, _ in zip(rows, range(BATCH), strict=False)]:
+    while batch := list(islice(rows, BATCH)):
         _copy(engine, runs, [run for run, _ in batch])
         _copy(engine, run_tools, [used for _, tools in batch for used in tools])
     with engine.begin() as connection:
@@ -74,6 +75,7 @@ def fill(engine: Engine, count: int) -> None:
     if engine.dialect.name == "postgresql":  # as autovacuum would do within a minute
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM ANALYZE"))
+    return count
 
 
 def _people(engine: Engine) -> None:
