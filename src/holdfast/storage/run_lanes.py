@@ -99,5 +99,6 @@ def _along(index: str, by_column: dict[str, Term], order: Order) -> Iterator[Lan
         sought.append(term)
     if not sought and index not in _OF_ALL:
         return
-    covered = {*by_column, "id", KEYS[order]} <= {*columns, TOOLS}  # tools are found by the run's id
+    asked = {column for column, term in by_column.items() if not term.implied}
+    covered = {*asked, "id", KEYS[order]} <= {*columns, TOOLS}  # tools are found by the run's id
     yield Lane(index, tuple(sought), severally[0] if severally else None, in_order, covered)

@@ -64,7 +64,7 @@ def _own(connection: Connection, actor: Actor, wanted: RunFilter) -> RunFilter |
             return None
         if wanted.in_default_conversation not in (None, line.is_default):
             return None
-        return replace(wanted, agent_ids=(), in_default_conversation=None)
+        return replace(wanted, agent_ids=(line.agent_id,), in_default_conversation=None)
     if not wanted.agent_ids:
         return wanted
     mine = select(agents.c.id).where(agents.c.id.in_(list(wanted.agent_ids)), agents.c.org_id == actor.org_id)

@@ -19,7 +19,8 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select
 
 from holdfast.core.records import Actor
-from holdfast.storage.run_plan import LOOKED_AT_ONE_IN, drawn, gathering, look
+from holdfast.storage.run_plan import drawn, gathering, look
+from holdfast.storage.run_tables import ONE_IN
 from holdfast.storage.run_terms import Term
 from holdfast.storage.tables import runs
 
@@ -30,13 +31,12 @@ ENOUGH_DRAWN = 64
 
 def percentile(connection: Connection, actor: Actor, terms: Sequence[Term], percent: int) -> int | None:
     """The least whole number of nanoseconds that is at or above the percentile; None if nothing matches."""
-    seen = look(connection, actor, terms)
+    seen = look(connection, actor, terms, at_all_drawn=True)
     plan = gathering(actor, terms, "duration", seen)
-    if plan.cost_us > COUNTED_MS * 1000 and seen.seen > COUNTABLE // LOOKED_AT_ONE_IN:
+    large = plan.cost_us > COUNTED_MS * 1000 and seen.seen > COUNTABLE // ONE_IN
+    if large and (count := seen.holding(terms)) >= ENOUGH_DRAWN:
         sample = drawn(actor, runs.c.total_duration_ns.label("key"), runs.c.id)
-        sample = sample.where(*(term.among_drawn for term in terms))
-        if (count := _count(connection, sample)) >= ENOUGH_DRAWN:
-            return _at(connection, sample, count, percent)
+        return _at(connection, sample.where(*(term.among_drawn for term in terms)), count, percent)
     found = plan.gathered()
     count = _count(connection, found)
     return _at(connection, found, count, percent) if count else None

@@ -26,7 +26,7 @@ from sqlalchemy import Connection, Select, and_, case, func, literal, select, te
 
 from holdfast.core.records import Actor
 from holdfast.storage.run_lanes import BY_ID, KEYS, Lane, Order, lanes_for
-from holdfast.storage.run_tables import DRAWN
+from holdfast.storage.run_tables import DRAWN, ONE_IN
 from holdfast.storage.run_terms import (
     NOT_USUAL,
     TOOK_TIME,
@@ -91,19 +91,23 @@ class Plan:
         if isinstance(self.lane.many, ToolsTerm):
             found = select(union(*self._walks()).subquery())
         else:
-            found = self._matching(*(term.test for term in self.terms))
+            found = self._matching(*(term.test for term in self._asked))
         return select(found.cte("found").prefix_with("MATERIALIZED"))
+
+    @property
+    def _asked(self) -> Sequence[Term]:
+        return [term for term in self.terms if not term.implied or term in self.lane.sought]
 
     def _walks(self) -> Sequence[Select[Any]]:
         many = self.lane.many
         if isinstance(many, ToolsTerm):
             return [self._by_tool(many, name) for name in many.names]
-        others = [term.test for term in self.terms if term is not many]
+        others = [term.test for term in self._asked if term is not many]
         return [self._matching(*others, one) for one in (many.each if many else (true(),))]
 
     def _by_tool(self, tools: ToolsTerm, name: str) -> Select[Any]:
         """Along the table of used tools, which has the time too; the run itself is only looked at if it must be."""
-        others = [term for term in self.terms if term is not tools]
+        others = [term for term in self._asked if term is not tools]
         when = [term for term in others if isinstance(term, RangeTerm) and term.column == "created_at"]
         in_time = (term.within(run_tools.c.created_at) for term in when)
         used = and_(run_tools.c.org_id == self.actor.org_id, run_tools.c.tool == name, *in_time)
@@ -132,7 +136,8 @@ class Plan:
 def plan(connection: Connection, actor: Actor, terms: Sequence[Term], order: Order, limit: int) -> Plan:
     """The cheapest way to a page of so many runs."""
     lanes = list(lanes_for(terms, order))
-    straight = next((lane for lane in lanes if lane.in_order and len(lane.sought) == len(terms)), None)
+    asked = [term for term in terms if not term.implied]
+    straight = next((lane for lane in lanes if lane.in_order and all(term in lane.sought for term in asked)), None)
     if straight is not None:
         return Plan(actor, order, terms, straight, "walk")
     if len(lanes) == 1:
@@ -160,6 +165,7 @@ class Look:
 
     terms: tuple[Term, ...]
     counts: dict[int, int]
+    one_in: int
 
     @property
     def seen(self) -> int:
@@ -171,7 +177,7 @@ class Look:
 
     def cost_us(self, lane: Lane, way: Way, limit: int) -> float:
         """None seen may still be some, so there is always one more than was seen."""
-        led_to, matching = ((self.holding(terms) + 1) * LOOKED_AT_ONE_IN for terms in (lane.sought, self.terms))
+        led_to, matching = ((self.holding(terms) + 1) * self.one_in for terms in (lane.sought, self.terms))
         each = COVERED_US if lane.covered else LOOKED_UP_US
         if any(isinstance(term, ToolsTerm) for term in self.terms):
             each = USED_TOOL_US if isinstance(lane.many, ToolsTerm) else each + TOOL_ASKED_US
@@ -181,10 +187,11 @@ class Look:
         return led_to * each * min(1.0, limit * walks / matching)
 
 
-def look(connection: Connection, actor: Actor, terms: Sequence[Term]) -> Look:
+def look(connection: Connection, actor: Actor, terms: Sequence[Term], *, at_all_drawn: bool = False) -> Look:
     held = [case((term.among_drawn, 1 << bit), else_=0) for bit, term in enumerate(terms)]
-    query = drawn(actor, sum(held, literal(0)).label("held"), func.count()).where(LOOKED_AT).group_by("held")
-    return Look(tuple(terms), {row[0]: row[1] for row in connection.execute(query)})
+    query = drawn(actor, sum(held, literal(0)).label("held"), func.count()).group_by("held")
+    rows = connection.execute(query if at_all_drawn else query.where(LOOKED_AT))
+    return Look(tuple(terms), {row[0]: row[1] for row in rows}, ONE_IN if at_all_drawn else LOOKED_AT_ONE_IN)
 
 
 def drawn(actor: Actor, *columns: Any) -> Select[Any]:

@@ -15,7 +15,6 @@ DRAWN = "runs.id < 'run-04' AND runs.total_duration_ns IS NOT NULL"
 ONE_IN = 64
 
 FILTERED = (
-    "conversation_id",
     "stop_reason",
     "background",
     "in_default_conversation",
@@ -68,25 +67,25 @@ runs = Table(
     Index("ix_runs_conversation_created", "conversation_id", "created_at", "id"),
     # What else a listing can be led by; see storage/run_listing.py. Partial where most runs have nothing to say.
     # Wide, so that two filters which hardly any run fits are seen not to fit in the index alone.
-    Index("ix_runs_org_status_wide", "org_id", "status", "created_at", "id", "agent_id", *FILTERED),
-    Index("ix_runs_agent_status_wide", "agent_id", "status", "created_at", "id", *FILTERED),
+    Index("ix_runs_org_status_wide", "org_id", "status", "created_at", "id", *FILTERED),
+    Index("ix_runs_agent_status_wide", "agent_id", "status", "created_at", "id", "conversation_id", *FILTERED),
     Index("ix_runs_org_background_created", "org_id", "background", "created_at", "id"),
     Index("ix_runs_org_default_created", "org_id", "in_default_conversation", "created_at", "id"),
     Index(
         "ix_runs_org_stop_wide",
-        *("org_id", "stop_reason", "created_at", "id", "agent_id", "status"),
+        *("org_id", "stop_reason", "created_at", "id", "status"),
         *(column for column in FILTERED if column != "stop_reason"),
         **only_where("stop_reason <> 'end_turn'"),
     ),
     Index(
         "ix_runs_org_project_wide",
-        *("org_id", "project_id", "created_at", "id", "agent_id", "status"),
+        *("org_id", "project_id", "created_at", "id", "status"),
         *(column for column in FILTERED if column != "project_id"),
         **only_where("project_id IS NOT NULL"),
     ),
     Index(
         "ix_runs_org_template_wide",
-        *("org_id", "base_template_id", "created_at", "id", "agent_id", "status"),
+        *("org_id", "base_template_id", "created_at", "id", "status"),
         *(column for column in FILTERED if column != "base_template_id"),
         **only_where("base_template_id IS NOT NULL"),
     ),

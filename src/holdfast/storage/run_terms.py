@@ -28,13 +28,15 @@ TOOK_TIME = text("runs.total_duration_ns IS NOT NULL")
 @dataclass(frozen=True, slots=True)
 class Term:
     """`test` is the condition. `values` are those that the column may have; without any, the term is a range. `each`
-    are the conditions for one value at a time. `drawn` is the form for a look at one run in 64, if it is another."""
+    are the conditions for one value at a time. `drawn` is the form for a look at one run in 64, if it is another. What
+    is `implied` by the others is only asked for where an index is sought by it."""
 
     column: str
     test: Condition
     values: tuple[Any, ...] = ()
     each: tuple[Condition, ...] = ()
     drawn: Condition | None = None
+    implied: bool = False
 
     @property
     def among_drawn(self) -> Condition:
@@ -65,28 +67,29 @@ class ToolsTerm(Term):
 
 
 def terms_of(wanted: RunFilter) -> list[Term]:
+    """Where a conversation is given, the agents are just its own."""
     return list(_terms(wanted))
 
 
 def _terms(wanted: RunFilter) -> Iterator[Term]:
     if wanted.run_id is not None:
-        yield _any_of("id", (wanted.run_id,))
+        yield any_of("id", (wanted.run_id,))
     if wanted.conversation_id is not None:
-        yield _any_of("conversation_id", (wanted.conversation_id,))
+        yield any_of("conversation_id", (wanted.conversation_id,))
     if wanted.agent_ids:
-        yield _any_of("agent_id", wanted.agent_ids)
+        yield any_of("agent_id", wanted.agent_ids, implied=wanted.conversation_id is not None)
     if wanted.base_template_id is not None:
-        yield _any_of("base_template_id", (wanted.base_template_id,))
+        yield any_of("base_template_id", (wanted.base_template_id,))
     if wanted.project_id is not None:
-        yield _any_of("project_id", (wanted.project_id,))
+        yield any_of("project_id", (wanted.project_id,))
     if wanted.stop_reason is not None:
-        yield _any_of("stop_reason", (wanted.stop_reason,))
+        yield any_of("stop_reason", (wanted.stop_reason,))
     if wanted.statuses:
-        yield _any_of("status", wanted.statuses)
+        yield any_of("status", wanted.statuses)
     if wanted.in_default_conversation is not None:
-        yield _any_of("in_default_conversation", (wanted.in_default_conversation,))
+        yield any_of("in_default_conversation", (wanted.in_default_conversation,))
     if wanted.background is not None:
-        yield _any_of("background", (wanted.background,))
+        yield any_of("background", (wanted.background,))
     if wanted.step_count is not None:
         yield _steps(wanted, wanted.step_count)
     if wanted.duration_ns is not None:
@@ -97,10 +100,11 @@ def _terms(wanted: RunFilter) -> Iterator[Term]:
         yield _tools(wanted.tools_used)
 
 
-def _any_of(name: str, values: Sequence[Any]) -> Term:
+def any_of(name: str, values: Sequence[Any], *, implied: bool = False) -> Term:
     column, distinct = runs.c[name], tuple(sorted(set(values)))
     each = tuple(column == value for value in distinct)
-    return Term(name, each[0] if len(each) == 1 else column.in_(distinct), distinct, each)
+    test = each[0] if len(each) == 1 else column.in_(distinct)
+    return Term(name, test, distinct, each, implied=implied)
 
 
 def _steps(wanted: RunFilter, count: int) -> Term:
@@ -148,7 +152,7 @@ def narrowed(terms: Sequence[Term], column: str, low: Any, high: Any) -> list[Te
 
 def _tools(tools: Sequence[str]) -> ToolsTerm:
     names = tuple(sorted(set(tools)))
-    any_of = run_tools.c.tool.in_(names)
-    used = exists().where(run_tools.c.run_id == runs.c.id, any_of)
-    drawn = select(run_tools.c.run_id).where(text("run_tools.run_id < 'run-04'"), any_of)
+    is_one = run_tools.c.tool.in_(names)
+    used = exists().where(run_tools.c.run_id == runs.c.id, is_one)
+    drawn = select(run_tools.c.run_id).where(text("run_tools.run_id < 'run-04'"), is_one)
     return ToolsTerm(TOOLS, used, drawn=runs.c.id.in_(drawn), names=names)

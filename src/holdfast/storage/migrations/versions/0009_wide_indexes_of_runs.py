@@ -17,8 +17,8 @@ branch_labels = None
 depends_on = None
 
 FILTERED = (
-    "conversation_id", "stop_reason", "background", "in_default_conversation", "num_steps", "completed_at",
-    "total_duration_ns", "project_id", "base_template_id",
+    "stop_reason", "background", "in_default_conversation", "num_steps", "completed_at", "total_duration_ns",
+    "project_id", "base_template_id",
 )  # fmt: skip
 PARTIAL = (
     ("stop", "stop_reason", "stop_reason <> 'end_turn'"),
@@ -28,12 +28,12 @@ PARTIAL = (
 
 
 def upgrade() -> None:
-    _index("ix_runs_org_status_wide", "org_id", "status", "created_at", "id", "agent_id", *FILTERED)
-    _index("ix_runs_agent_status_wide", "agent_id", "status", "created_at", "id", *FILTERED)
+    _index("ix_runs_org_status_wide", "org_id", "status", "created_at", "id", *FILTERED)
+    _index("ix_runs_agent_status_wide", "agent_id", "status", "created_at", "id", "conversation_id", *FILTERED)
     op.drop_index("ix_runs_org_status_created", "runs")
     for name, column, condition in PARTIAL:
         others = (other for other in FILTERED if other != column)
-        columns = ("org_id", column, "created_at", "id", "agent_id", "status", *others)
+        columns = ("org_id", column, "created_at", "id", "status", *others)
         _index(f"ix_runs_org_{name}_wide", *columns, **_only_where(condition))
         op.drop_index(f"ix_runs_org_{name}_created", "runs")
 
