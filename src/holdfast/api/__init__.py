@@ -1,1 +1,1 @@
-"""HTTP: routes, wire shapes, server-sent events, auth, errors to statuses. It joins no rooms; `app.py` does."""
+"""HTTP: routes, wire shapes, server-sent events, auth, errors to statuses. It joins no rooms; `app` does."""

@@ -1,4 +1,4 @@
-"""What the routes reach: the engine and the records, as `app.py` joined them."""
+"""What the routes reach: the engine and the records, as `app` joined them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast import __version__
-from holdfast.app import process_toolbox
+from holdfast.app.tooling import process_toolbox
 from holdfast.core.errors import ModelError
 from holdfast.providers import catalog
 from holdfast.settings import Settings

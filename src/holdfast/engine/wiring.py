@@ -1,4 +1,4 @@
-"""What the engine is wired to: ports and a few numbers, joined by `app.py`."""
+"""What the engine is wired to: ports and a few numbers, joined by `app`."""
 
 from __future__ import annotations
 

@@ -19,51 +19,35 @@ from starlette.types import ASGIApp
 
 from holdfast.api.app import guarded, install_rooms, make_app
 from holdfast.api.rooms import Rooms
+from holdfast.app.rooms import rooms_of
+from holdfast.app.tooling import tooling
 from holdfast.bus.alone import Alone
 from holdfast.bus.presence import Presence
 from holdfast.core.budget import Budget
-from holdfast.engine.by_hand import ByHand
 from holdfast.engine.engine import Engine
 from holdfast.engine.expiry import Expiries
 from holdfast.engine.feed import Feed
 from holdfast.engine.retention import Retention
 from holdfast.engine.tracing import Tracing
-from holdfast.engine.upkeep import Upkeep
 from holdfast.engine.webhooks import Mail, Webhooks
 from holdfast.engine.wiring import Wiring
 from holdfast.outbound.client import GuardedClient
 from holdfast.outbound.pictures import FetchedPictures
-from holdfast.outbound.resolving import GuardedAddresses
 from holdfast.outbound.session import guarded_session
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
-from holdfast.ports.model import ModelDirectory
 from holdfast.ports.providers import OwnProvider
 from holdfast.ports.sealing import Sealer
-from holdfast.ports.toolbox import Toolbox, ToolLimits
+from holdfast.ports.toolbox import ToolLimits
 from holdfast.providers import catalog, tokenizers
 from holdfast.providers.directory import TYPES, Directory
 from holdfast.providers.kept import GuardedWorkshop, KeptProviders
 from holdfast.providers.prices import price_of
 from holdfast.records import demo
-from holdfast.records.agents import Agents
-from holdfast.records.approvals import Approvals
-from holdfast.records.archives import Archives
-from holdfast.records.blocks import Blocks
-from holdfast.records.conversations import Conversations
-from holdfast.records.mcp_servers import McpServers
 from holdfast.records.providers import Providers
-from holdfast.records.tools import Tools
 from holdfast.settings import Settings
-from holdfast.storage.agents import SqlAgents
-from holdfast.storage.approvals import SqlApprovals
-from holdfast.storage.archives import SqlArchives
-from holdfast.storage.blocks import SqlBlocks
-from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
-from holdfast.storage.history import SqlHistory
 from holdfast.storage.limits import RunLimits
-from holdfast.storage.mcp_servers import SqlMcpServers
 from holdfast.storage.migrate import migrate
 from holdfast.storage.outbox import SqlOutbox
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
@@ -71,16 +55,7 @@ from holdfast.storage.providers import SqlProviders
 from holdfast.storage.retention import SqlOldEvents
 from holdfast.storage.run_store import SqlRunStore
 from holdfast.storage.sealing import AesSealer
-from holdfast.storage.search import SqlMessageSearch
-from holdfast.storage.tools import SqlTools
 from holdfast.storage.traces import SqlTraces
-from holdfast.tools.builtins import Builtins, ByKind
-from holdfast.tools.environments import Environments, WithPackages
-from holdfast.tools.mcp.toolbox import McpToolbox
-from holdfast.tools.process import ProcessToolbox
-from holdfast.tools.recall import Recall
-from holdfast.tools.schema import SourceSchemas
-from holdfast.tools.web import Web
 
 
 class AlreadyRunning(Exception):
@@ -106,13 +81,12 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.callback(database.close)
         migrate(database.engine)
         first_start = await database.write(ensure_default, clock.now())
-        processes = process_toolbox(settings)
         sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, sealer, clock, stack)
-        mcp = _mcp_toolbox(settings, database, sealer)
-        own = _builtins(settings, database, processes, clock)
-        toolbox = ByKind(own, WithPackages(processes, _environments(settings, processes)), mcp, sealer)
-        stack.push_async_callback(toolbox.close)
+        outbound = GuardedClient(allow_private=settings.allow_private_urls)
+        stack.push_async_callback(outbound.close)
+        tools = tooling(settings, database, sealer, outbound, clock)
+        stack.push_async_callback(tools.toolbox.close)
         store = SqlRunStore(
             database, clock, settings.approvals_webhook, RunLimits(settings.most_unfinished, settings.most_queued)
         )
@@ -121,12 +95,10 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.push_async_callback(traces.close)
         presence = stack.enter_context(Presence(settings.data_dir / "processes"))
         bus = await _open_bus(settings, database, stack)
-        outbound = GuardedClient(allow_private=settings.allow_private_urls)
-        stack.push_async_callback(outbound.close)
         wiring = Wiring(
             store=store,
             models=models,
-            toolbox=toolbox,
+            toolbox=tools.toolbox,
             clock=clock,
             owner=presence.owner,
             bus=bus,
@@ -142,16 +114,16 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             count=tokenizers.count,
         )
         engine = Engine(wiring)
-        rooms = _rooms(database, clock, models, providers, traces, wiring, engine, sealer, mcp, processes)
+        rooms = rooms_of(database, sealer, wiring, engine, providers, traces, tools)
         await engine.open(alone=database.is_sqlite, dead=presence.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
-        _open_chores(settings, database, wiring, outbound, stack)
         expiries = Expiries(rooms.approvals.store, store, clock, engine.start, engine.cancel)
-        expiries.open()
-        stack.push_async_callback(expiries.close)
+        for chore in (expiries, *_chores(settings, database, wiring, outbound)):
+            chore.open()
+            stack.push_async_callback(chore.close)
         if first_start and settings.demo:
             await demo.make(rooms.agents, rooms.tools, DEFAULT_ACTOR)
-        await processes.start()  # last: it looks for its tier beside the first requests, not beside the start
+        await tools.processes.start()  # last: it looks for its tier beside the first requests, not beside the start
         yield Holdfast(database, rooms, engine)
 
 
@@ -171,16 +143,6 @@ async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStac
     return bus
 
 
-def _mcp_toolbox(settings: Settings, database: Database, sealer: Sealer) -> McpToolbox:
-    return McpToolbox(
-        SqlMcpServers(database),
-        sealer,
-        GuardedAddresses(allow_private=settings.allow_private_urls),
-        connect_seconds=settings.mcp_timeout_seconds,
-        stdio=settings.mcp_stdio_unsandboxed,
-    )
-
-
 def _most(settings: Settings) -> Budget:
     """What any run gets at most; a zero is no limit."""
     return Budget(
@@ -191,23 +153,19 @@ def _most(settings: Settings) -> Budget:
     )
 
 
-def _open_chores(
-    settings: Settings, database: Database, wiring: Wiring, outbound: GuardedClient, stack: AsyncExitStack
-) -> None:
-    """What goes on beside the runs: webhooks are delivered, old events forgotten."""
+def _chores(
+    settings: Settings, database: Database, wiring: Wiring, outbound: GuardedClient
+) -> tuple[Webhooks, Retention]:
+    """What goes on beside the runs: webhooks are delivered, old events and traces forgotten."""
     mail = Mail(SqlOutbox(database), wiring.store, outbound, wiring.clock, settings.webhook_secret)
-    for chore in (
-        Webhooks(mail),
-        Retention(
-            SqlOldEvents(database),
-            wiring.clock,
-            settings.event_retention_days,
-            traces=SqlTraces(database),
-            trace_days=settings.trace_retention_days,
-        ),
-    ):
-        chore.open()
-        stack.push_async_callback(chore.close)
+    retention = Retention(
+        SqlOldEvents(database),
+        wiring.clock,
+        settings.event_retention_days,
+        traces=SqlTraces(database),
+        trace_days=settings.trace_retention_days,
+    )
+    return Webhooks(mail), retention
 
 
 def _providers(
@@ -222,68 +180,6 @@ def _providers(
     models = Directory(own, brought=KeptProviders(store, workshop, sealer, clock))
     stack.push_async_callback(models.close)
     return models, Providers(store, workshop, sealer, clock)
-
-
-def process_toolbox(settings: Settings) -> ProcessToolbox:
-    """Where tools with source code run. `holdfast doctor` asks the same one how well it can confine them."""
-    return ProcessToolbox(
-        hidden=[settings.data_dir],
-        writable=settings.tool_folders or (),
-        network=settings.tool_network,
-        resolve=GuardedAddresses(allow_private=settings.allow_private_urls).addresses,
-        run_unconfined=settings.run_tools_unconfined,
-        silence_seconds=settings.lease_seconds / 2,  # a lease has two thirds left when nobody renews it any more
-    )
-
-
-def _environments(settings: Settings, processes: ProcessToolbox) -> Environments:
-    """An index that the operator named may be inside; any other is reached as everything outside is."""
-    allow_private = settings.allow_private_urls or settings.package_index is not None
-    return Environments(
-        settings.data_dir / "environments",
-        processes.run_jailed,
-        resolve=GuardedAddresses(allow_private=allow_private).addresses,
-        index=settings.package_index,
-    )
-
-
-def _builtins(settings: Settings, database: Database, processes: Toolbox, clock: Clock) -> Builtins:
-    recall = Recall(SqlMessageSearch(database), SqlArchives(database), clock)
-    outbound = GuardedClient(allow_private=settings.allow_private_urls)
-    return Builtins(recall, Web(outbound, settings.exa_api_key, settings.exa_base_url), processes, clock)
-
-
-def _rooms(
-    database: Database,
-    clock: Clock,
-    models: ModelDirectory,
-    providers: Providers,
-    traces: Tracing,
-    wiring: Wiring,
-    engine: Engine,
-    sealer: Sealer,
-    mcp: McpToolbox,
-    processes: ProcessToolbox,
-) -> Rooms:
-    return Rooms(
-        models=models,
-        providers=providers,
-        traces=traces,
-        agents=Agents(SqlAgents(database), models, clock, sealer, wiring.pictures),
-        tools=Tools(SqlTools(database), SourceSchemas(), clock),
-        mcp_servers=McpServers(SqlMcpServers(database), mcp, sealer, clock),
-        blocks=Blocks(SqlBlocks(database), clock),
-        archives=Archives(SqlArchives(database), clock),
-        conversations=Conversations(SqlConversations(database, clock), wiring.store, clock),
-        history=SqlHistory(database),
-        engine=engine,
-        upkeep=Upkeep(wiring),
-        by_hand=ByHand(wiring, SqlAgents(database), SqlBlocks(database)),
-        approvals=Approvals(SqlApprovals(database, clock), engine.start),
-        search=SqlMessageSearch(database),
-        clock=clock,
-        tool_isolation=processes.isolation_facts,
-    )
 
 
 def _lock_sqlite(url: str, stack: AsyncExitStack) -> None:
