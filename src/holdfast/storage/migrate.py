@@ -15,7 +15,7 @@ from sqlalchemy import Engine, inspect, text
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0009"
+HEAD = "0010"
 
 
 def version_of(engine: Engine) -> str | None:

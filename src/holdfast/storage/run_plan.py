@@ -25,8 +25,8 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Select, and_, case, func, literal, select, text, true, union
 
 from holdfast.core.records import Actor
-from holdfast.storage.run_lanes import BY_ID, KEYS, Lane, Order, lanes_for
-from holdfast.storage.run_tables import DRAWN, ONE_IN
+from holdfast.storage.run_lanes import KEYS, Lane, Order, lanes_for
+from holdfast.storage.run_tables import DRAWN, LOOKED_AT, LOOKED_AT_ONE_IN, ONE_IN
 from holdfast.storage.run_terms import (
     NOT_USUAL,
     TOOK_TIME,
@@ -43,12 +43,18 @@ Side = Callable[[Column, Column], Condition]
 
 # For each run that is passed by, or sorted; measured on a large table, where few pages are in any cache of ours.
 LOOKED_UP_US, COVERED_US, USED_TOOL_US, TOOL_ASKED_US, SORTED_US = 2.5, 0.15, 4.0, 1.5, 0.5
-LOOKED_AT, LOOKED_AT_ONE_IN = text("runs.id < 'run-01'"), 256  # a part of the draw
 
+_OFF_FOR_WALKS = ("enable_sort", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 _IN_ORDER = text(
-    "SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true),"
-    " set_config('max_parallel_workers_per_gather', '0', true)"
+    "SELECT "
+    + "".join(f"set_config('{name}', 'off', true), " for name in _OFF_FOR_WALKS)
+    + "set_config('max_parallel_workers_per_gather', '0', true)"
 )
+
+# Before the word JOIN: SQLite goes through the tables of a CROSS JOIN in the order they stand in.
+_TOOLS_FIRST = "INDEXED BY ix_run_tools_org_tool_created CROSS"
+# Worked out, so that no way leads back from the run to its tools, and no bound is carried over in place of equality.
+_ITSELF = text("runs.id = run_tools.run_id || '' AND runs.created_at = run_tools.created_at + 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +120,17 @@ class Plan:
         if self.order == "created_at" and len(when) == len(others):
             return select(run_tools.c.created_at.label("key"), run_tools.c.run_id.label("id")).where(used)
         key = run_tools.c.created_at if self.order == "created_at" else self.key
-        tests = [term.test for term in others if term not in when]
+        tests = [term.test for term in others if term not in when and term not in self.lane.by]
+        tests += [term.test for term in self.lane.by]
         query = select(key.label("key"), run_tools.c.run_id.label("id")).where(used, *tests)
-        query = query.select_from(run_tools.join(runs, runs.c.id == run_tools.c.run_id))
-        if self.order == "duration":
-            query = query.where(TOOK_TIME)
-        hinted = query.with_hint(run_tools, "INDEXED BY ix_run_tools_org_tool_created", "sqlite")
-        return hinted.with_hint(runs, f"INDEXED BY {BY_ID}", "sqlite")
+        query = query.select_from(run_tools.join(runs, _ITSELF))
+        return self._along(query).with_hint(run_tools, _TOOLS_FIRST, "sqlite")
 
     def _matching(self, *tests: Condition) -> Select[Any]:
-        query = select(self.key.label("key"), runs.c.id).where(*tests)
+        return self._along(select(self.key.label("key"), runs.c.id).where(*tests))
+
+    def _along(self, query: Select[Any]) -> Select[Any]:
+        """Following the lane's index, with what it takes to be allowed to."""
         if self.lane.in_org:
             query = query.where(runs.c.org_id == self.actor.org_id)
         if self.order == "duration":
@@ -180,21 +187,34 @@ class Look:
         led_to, matching = ((self.holding(terms) + 1) * self.one_in for terms in (lane.sought, self.terms))
         each = COVERED_US if lane.covered else LOOKED_UP_US
         if any(isinstance(term, ToolsTerm) for term in self.terms):
-            each = USED_TOOL_US if isinstance(lane.many, ToolsTerm) else each + TOOL_ASKED_US
+            each = _of_tool(lane) if isinstance(lane.many, ToolsTerm) else each + TOOL_ASKED_US
         if way == "gather":
             return led_to * each + matching * SORTED_US
         walks = max(1, len(lane.many.values)) if lane.many else 1
         return led_to * each * min(1.0, limit * walks / matching)
 
 
+def _of_tool(lane: Lane) -> float:
+    return TOOL_ASKED_US * lane.seeks if lane.covered else USED_TOOL_US
+
+
 def look(connection: Connection, actor: Actor, terms: Sequence[Term], *, at_all_drawn: bool = False) -> Look:
     held = [case((term.among_drawn, 1 << bit), else_=0) for bit, term in enumerate(terms)]
-    query = drawn(actor, sum(held, literal(0)).label("held"), func.count()).group_by("held")
-    rows = connection.execute(query if at_all_drawn else query.where(LOOKED_AT))
-    return Look(tuple(terms), {row[0]: row[1] for row in rows}, ONE_IN if at_all_drawn else LOOKED_AT_ONE_IN)
+    source = drawn if at_all_drawn else _looked_at
+    query = source(actor, sum(held, literal(0)).label("held"), func.count()).group_by("held")
+    counts = {row[0]: row[1] for row in connection.execute(query)}
+    return Look(tuple(terms), counts, ONE_IN if at_all_drawn else LOOKED_AT_ONE_IN)
 
 
 def drawn(actor: Actor, *columns: Any) -> Select[Any]:
-    """From the runs of the draw, in the very words of their index."""
-    query = select(*columns).select_from(runs).where(runs.c.org_id == actor.org_id, text(DRAWN))
-    return query.with_hint(runs, "INDEXED BY ix_runs_org_drawn", "sqlite")
+    return _from(actor, DRAWN, "ix_runs_org_drawn", columns)
+
+
+def _looked_at(actor: Actor, *columns: Any) -> Select[Any]:
+    return _from(actor, LOOKED_AT, "ix_runs_org_looked_at", columns)
+
+
+def _from(actor: Actor, words: str, index: str, columns: Sequence[Any]) -> Select[Any]:
+    """From the runs of a partial index, in its very words."""
+    query = select(*columns).select_from(runs).where(runs.c.org_id == actor.org_id, text(words))
+    return query.with_hint(runs, f"INDEXED BY {index}", "sqlite")

@@ -13,6 +13,9 @@ from holdfast.storage.columns import Document, Moment, id_column, metadata, only
 # One run in 64, drawn by its random id; `storage/run_percentile.py` says what for.
 DRAWN = "runs.id < 'run-04' AND runs.total_duration_ns IS NOT NULL"
 ONE_IN = 64
+# A quarter of them, which is enough to plan a listing by: `storage/run_plan.py`.
+LOOKED_AT = "runs.id < 'run-01' AND runs.total_duration_ns IS NOT NULL"
+LOOKED_AT_ONE_IN = 256
 
 FILTERED = (
     "stop_reason",
@@ -21,6 +24,22 @@ FILTERED = (
     "num_steps",
     "completed_at",
     "total_duration_ns",
+    "project_id",
+    "base_template_id",
+)
+OF_THE_DRAW = (
+    "org_id",
+    "total_duration_ns",
+    "id",
+    "created_at",
+    "agent_id",
+    "conversation_id",
+    "status",
+    "stop_reason",
+    "background",
+    "in_default_conversation",
+    "num_steps",
+    "completed_at",
     "project_id",
     "base_template_id",
 )
@@ -119,24 +138,9 @@ runs = Table(
         "created_at",
         **only_where("total_duration_ns IS NOT NULL"),
     ),
-    Index(  # every column that can be filtered by, so that a percentile is estimated in the index alone
-        "ix_runs_org_drawn",
-        "org_id",
-        "total_duration_ns",
-        "id",
-        "created_at",
-        "agent_id",
-        "conversation_id",
-        "status",
-        "stop_reason",
-        "background",
-        "in_default_conversation",
-        "num_steps",
-        "completed_at",
-        "project_id",
-        "base_template_id",
-        **only_where(DRAWN.replace("runs.", "")),
-    ),
+    # Every column that can be filtered by, so that percentiles are estimated and listings planned in the index alone.
+    Index("ix_runs_org_drawn", *OF_THE_DRAW, **only_where(DRAWN.replace("runs.", ""))),
+    Index("ix_runs_org_looked_at", *OF_THE_DRAW, **only_where(LOOKED_AT.replace("runs.", ""))),
     Index("ix_runs_queued", "created_at", sqlite_where=text("queued = 1"), postgresql_where=text("queued")),
     Index(
         "uq_runs_active_conversation",
