@@ -61,6 +61,19 @@ def test_whoever_looks_in_vain_rests_longer_each_time_and_never_long() -> None:
     assert [rest_seconds(vain) for vain in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
 
 
+async def test_a_hint_that_comes_while_others_go_first_is_not_forgotten(shared_url: str) -> None:
+    """With a lease of a minute nothing is found by looking, only by hints."""
+    async with api_and_worker(shared_url) as (api, worker):
+        for _ in range(10):
+            worker.engine.work._heard("work", "")  # somebody else was quicker each time
+            await asyncio.sleep(0)
+        for number in range(5):
+            worker.model.script(Say(f"answer {number}"))
+            run = await api.start(await api.agent())
+            async with asyncio.timeout(SOON):
+                assert (await api.records(run.id))[-2]["stop_reason"] == "end_turn"
+
+
 async def test_what_one_process_accepts_another_drives_and_the_first_streams(shared_url: str, carried_by: str) -> None:
     async with api_and_worker(shared_url, carried_by) as (api, worker):
         conversation = await api.agent()

@@ -32,7 +32,7 @@ log = logging.getLogger("holdfast.engine")
 
 AT_ONCE = 16  # runs taken with one look, so that several processes share what there is
 
-# Whoever looked in vain lets others go first, for longer each time, or every hint would wake a whole herd.
+# Whoever looked in vain hears no hint for a while, longer each time, or every hint would wake a whole herd.
 FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 0.02, 0.64
 
 Dead = Callable[[], Sequence[str]]
@@ -56,6 +56,9 @@ class Work:
         self._look = asyncio.Event()
         self._taking = wiring.most_runs > 0
         self._random = Random(wiring.owner)
+        self._vain = 0  # looks without a find, one after the other
+        self._resting: asyncio.Task[None] | None = None
+        self._missed = False  # a hint that came meanwhile
         wiring.bus.hear(self._heard)
 
     @property
@@ -129,7 +132,9 @@ class Work:
 
     def _heard(self, kind: HintKind, run_id: str) -> None:
         if kind == "work":
-            self._look.set()
+            self._missed = self._resting is not None
+            if not self._missed:
+                self._look.set()
         elif kind == "cancel" and (driving := self.driving.get(run_id)) is not None:
             driving[1].cancel_asked()
 
@@ -142,7 +147,6 @@ class Work:
         self._looking = asyncio.create_task(self._keep_looking(dead), name="looking for work")
 
     async def _keep_looking(self, dead: Dead) -> None:
-        vain = 0
         while True:
             pause = asyncio.create_task(self._wiring.clock.sleep(self._wiring.lease_seconds / 2))
             told = asyncio.create_task(self._look.wait())
@@ -153,13 +157,11 @@ class Work:
                 told.cancel()
             self._look.clear()
             try:
-                vain = 0 if await self._take_what_there_is(dead) else vain + 1
-                await self._wiring.clock.sleep(rest_seconds(vain) * self._random.random())
+                await self._take_what_there_is(dead)
             except Exception:
                 log.exception("looking for work failed; trying again")
 
-    async def _take_what_there_is(self, dead: Dead) -> bool:
-        """False if others were quicker, or nothing was there."""
+    async def _take_what_there_is(self, dead: Dead) -> None:
         if owners := dead():
             await self._wiring.store.free_leases(owners)
         found = False
@@ -170,7 +172,26 @@ class Work:
             found = True
             for lease in claimed:
                 await self._take(lease)
-        return found
+        self._rest(0 if found else self._vain + 1)
+
+    def _rest(self, vain: int) -> None:
+        """Leave the next hints to others, if they were quicker. What happens in this process is looked at at once."""
+        self._vain = vain
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = asyncio.create_task(self._sleep(rest_seconds(vain))) if vain else None
+        if not vain:
+            self._wake()
+
+    async def _sleep(self, most_seconds: float) -> None:
+        await self._wiring.clock.sleep(most_seconds * self._random.random())
+        self._resting = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._missed:
+            self._missed = False
+            self._look.set()
 
     def _lease_times(self) -> tuple[Any, Any]:
         now = self._wiring.clock.now()
@@ -207,8 +228,9 @@ class Work:
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Let runs finish for a while, then hand them over; their rows say where they stand."""
         self.stop_taking()
-        if self._looking is not None:
-            self._looking.cancel()
+        for task in (self._looking, self._resting):
+            if task is not None:
+                task.cancel()
         driving = dict(self.driving)
         if driving:
             _, late = await asyncio.wait({task for task, _ in driving.values()}, timeout=grace_seconds)
