@@ -42,7 +42,8 @@ Way = Literal["walk", "gather"]
 Side = Callable[[Column, Column], Condition]
 
 # For each run that is passed by, or sorted; measured on a large table, where few pages are in any cache of ours.
-LOOKED_UP_US, COVERED_US, USED_TOOL_US, TOOL_ASKED_US, SORTED_US = 2.5, 0.15, 4.0, 1.5, 0.5
+LOOKED_UP_US, COVERED_US, SORTED_US = 2.5, 0.15, 0.5
+USED_TOOL_US, FOUND_AGAIN_US, TOOL_ASKED_US = 6.0, 2.5, 2.5
 
 _OFF_FOR_WALKS = ("enable_sort", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 _IN_ORDER = text(
@@ -183,19 +184,27 @@ class Look:
         return sum(count for held, count in self.counts.items() if held & asked == asked)
 
     def cost_us(self, lane: Lane, way: Way, limit: int) -> float:
-        """None seen may still be some, so there is always one more than was seen."""
-        led_to, matching = ((self.holding(terms) + 1) * self.one_in for terms in (lane.sought, self.terms))
-        each = COVERED_US if lane.covered else LOOKED_UP_US
-        if any(isinstance(term, ToolsTerm) for term in self.terms):
-            each = _of_tool(lane) if isinstance(lane.many, ToolsTerm) else each + TOOL_ASKED_US
+        """None seen may still be some, so there is always one more than was seen. Which tools a run used is asked last,
+        of those that all else holds for."""
+        led_to, matching = self._among_all(lane.sought), self._among_all(self.terms)
+        if isinstance(lane.many, ToolsTerm):
+            passing = led_to * _of_tool(lane)
+        else:
+            passing = led_to * (COVERED_US if lane.covered else LOOKED_UP_US)
+            others = [term for term in self.terms if not isinstance(term, ToolsTerm)]
+            if len(others) < len(self.terms):
+                passing += self._among_all(others) * TOOL_ASKED_US
         if way == "gather":
-            return led_to * each + matching * SORTED_US
+            return passing + matching * SORTED_US
         walks = max(1, len(lane.many.values)) if lane.many else 1
-        return led_to * each * min(1.0, limit * walks / matching)
+        return passing * min(1.0, limit * walks / matching)
+
+    def _among_all(self, terms: Sequence[Term]) -> int:
+        return (self.holding(terms) + 1) * self.one_in
 
 
 def _of_tool(lane: Lane) -> float:
-    return TOOL_ASKED_US * lane.seeks if lane.covered else USED_TOOL_US
+    return FOUND_AGAIN_US * lane.seeks if lane.covered else USED_TOOL_US
 
 
 def look(connection: Connection, actor: Actor, terms: Sequence[Term], *, at_all_drawn: bool = False) -> Look:
