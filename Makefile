@@ -10,8 +10,8 @@ VENV_MADE := $(VENV)/.made
 RUNTIME_INSTALLED := $(VENV)/.installed-runtime
 DEV_INSTALLED := $(VENV)/.installed-dev
 
-# The tests' own workers. Three suit two cores, since many tests wait; `make test WORKERS=0` runs in one process, for a debugger.
-WORKERS ?= 3
+# The tests' own workers. Four suit two cores, since many tests wait; `make test WORKERS=0` runs in one process, for a debugger.
+WORKERS ?= 4
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -40,7 +40,7 @@ bench: $(DEV_INSTALLED) ## measure the numbers of the design
 	$(BIN)/python -m bench
 
 sim: $(DEV_INSTALLED) ## play histories with crashes; SEED=… tells one, HISTORIES=… plays many
-	$(BIN)/python -m holdfast.testing.simulator $(if $(SEED),--seed $(SEED)) $(if $(HISTORIES),--histories $(HISTORIES)) --workers $(WORKERS)
+	$(BIN)/python -m holdfast.testing.simulator $(if $(SEED),--seed $(SEED)) $(if $(HISTORIES),--histories $(HISTORIES)) --workers 2
 
 chaos: $(DEV_INSTALLED) ## kill real servers under load; KILLS=… on each database, DATABASE=sqlite or postgres, SEED=…, PEOPLE=…, STORMS=…
 	$(BIN)/python -m holdfast.testing.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(DATABASE),--database $(DATABASE)) $(if $(SEED),--seed $(SEED)) $(if $(PEOPLE),--people $(PEOPLE)) $(if $(STORMS),--storms $(STORMS))

@@ -172,7 +172,7 @@ class Work:
             found = True
             for lease in claimed:
                 await self._take(lease)
-        self._rest(0 if found else self._vain + 1)
+        self._rest(0 if found or not self._wiring.rests else self._vain + 1)
 
     def _rest(self, vain: int) -> None:
         """Leave the next hints to others, if they were quicker. What happens in this process is looked at at once."""
