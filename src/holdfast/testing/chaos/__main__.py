@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--servers", type=int, default=2, help="on Postgres; SQLite has one")
     parser.add_argument("--workers", type=int, default=1, help="on Postgres")
     parser.add_argument("--pause", type=float, default=2.0, help="the longest pause between two faults, in seconds")
+    parser.add_argument("--slowest", type=int, default=150, help="what the slowest model takes for a word, in ms")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--storms", type=int, default=1, help="one after the other, each with the next seed")
     given = parser.parse_args()
@@ -33,6 +34,7 @@ def main() -> int:
                 servers=given.servers,
                 workers=given.workers,
                 pause_seconds=given.pause,
+                slowest=given.slowest,
                 seed=given.seed + number,
             )
             reports.append(asyncio.run(rage(plan)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -17,6 +18,8 @@ import orjson
 
 PATIENCE_SECONDS = 20.0
 WAY_PAUSE_SECONDS = 0.2
+SOONEST_SECONDS, LATEST_SECONDS = 0.25, 3.0  # between two questions whether a run is at rest
+PACES = (0.0, 0.03, 0.27, 1.0)  # of the slowest
 ANSWERED_FOR_GOOD = (200, 201, 202, 400, 404, 409, 422)
 
 
@@ -86,8 +89,10 @@ class Line:
         except (aiohttp.ClientError, TimeoutError, orjson.JSONDecodeError, ConnectionError):
             return None
 
-    async def stream(self, path: str, body: Any, key: str | None) -> list[str] | None:
-        """The records of a stream as far as it came; None if it never began."""
+    async def stream(
+        self, path: str, body: Any, key: str | None, begins: Callable[[str], None] = lambda record: None
+    ) -> list[str] | None:
+        """The records of a stream as far as it came; None if it never began. `begins` is told of the first."""
         headers = {"Idempotency-Key": key} if key else {}
         timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
         records: list[str] = []
@@ -102,6 +107,8 @@ class Line:
                 async for chunk in response.content.iter_any():
                     gathered += chunk
                     *whole, gathered = gathered.split(b"\n\n")
+                    if whole and not records:
+                        begins(whole[0].decode())
                     records += [record.decode() for record in whole]
         except (aiohttp.ClientError, TimeoutError, ConnectionError):
             pass
@@ -115,6 +122,7 @@ class Person:
     agent_id: str
     random: Random
     book: Book
+    slowest: int = 150  # what the slowest model takes for a word, in milliseconds
     said: int = 0
 
     async def live(self, over: asyncio.Event) -> None:
@@ -152,7 +160,7 @@ class Person:
     def _script(self, text: str) -> str:
         """What the demo model is to do."""
         note = f'{{"note": "{text}"}}'
-        slow = f"/slow {self.random.choice((0, 5, 40, 150))}"
+        slow = f"/slow {int(self.random.choice(PACES) * self.slowest)}"
         ways = (
             "/say one two three four five",
             f"/call count_ask {note}",
@@ -178,13 +186,16 @@ class Person:
     async def _streamed(self, path: str, body: dict[str, Any], text: str, key: str) -> str:
         background = self.random.random() < 0.5
         watching = {**body, "streaming": True, "stream_tokens": True, "background": background, "include_pings": False}
+
+        def begins(record: str) -> None:
+            self.book.acknowledge(str(_data(record)["run_id"]), self.agent_id, text)
+
         records = None
         while records is None:
-            records = await self.line.stream(path, watching, key)
+            records = await self.line.stream(path, watching, key, begins)
             if records is None:
                 await asyncio.sleep(WAY_PAUSE_SECONDS)
         run_id = str(_data(records[0])["run_id"])
-        self.book.acknowledge(run_id, self.agent_id, text)
         self.book.seen.setdefault(run_id, [record for record in records if not record.endswith("[DONE]")])
         return run_id
 
@@ -205,8 +216,11 @@ class Person:
         self.book.problems.append(f"{self.name}: the approvals after {key} never end")
 
     async def at_rest(self, run_id: str) -> None:
-        while await self._is_active(run_id):  # noqa: ASYNC110 - over HTTP one can only ask
-            await asyncio.sleep(0.25)
+        """Ask, less and less often: hundreds of people who ask four times a second leave no time for the answer."""
+        pause = SOONEST_SECONDS
+        while await self._is_active(run_id):
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, LATEST_SECONDS)
         self.book.under_way.discard(run_id)
 
     async def _is_active(self, run_id: str) -> bool:

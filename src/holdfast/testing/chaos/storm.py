@@ -29,6 +29,7 @@ class Plan:
     servers: int = 2
     workers: int = 1
     pause_seconds: float = 2.0
+    slowest: int = 150
     seed: int = 0
     full_disk: bool = True  # on SQLite, where a small file system can be mounted
 
@@ -104,7 +105,8 @@ async def _settle_in(line: Line, effects: Effects, plan: Plan) -> list[Person]:
             "parallel_tool_calls": True,
         }
         agent = await line.ask("POST", "/v1/agents/", body, f"agent-{number}")
-        people.append(Person(f"p{number}", line, agent["id"], Random(plan.seed * 1000 + number), line.book))
+        whims = Random(plan.seed * 1000 + number)
+        people.append(Person(f"p{number}", line, agent["id"], whims, line.book, plan.slowest))
     return people
 
 
