@@ -1,4 +1,4 @@
-"""What every test may ask for, and in which order tests run. Fixtures live in modules beside this one."""
+"""What every test may ask for, in which order tests run, and which stay together. Fixtures live in modules beside this one."""
 
 import pytest
 
@@ -8,5 +8,16 @@ LONGEST_FIRST = ("tests/chaos/", "tests/simulator/", "tests/clients/test_approva
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A long test that begins last keeps one worker busy while the others have nothing left to do."""
+    """A long test that begins last keeps one worker busy while the others have nothing left to do; so the longest begin.
+
+    Tests that share a server of their module stay in one worker: scattered, every worker would start it again.
+    """
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST_FIRST))
+    for item in items:
+        if isinstance(item, pytest.Function) and _shares_with_its_module(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _shares_with_its_module(item: pytest.Function) -> bool:
+    known = item._fixtureinfo.name2fixturedefs  # pytest tells nobody else what a test's fixtures are
+    return any(definitions[-1].scope == "module" for definitions in known.values())

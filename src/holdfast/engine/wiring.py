@@ -26,6 +26,9 @@ def _estimated(model: str, text: str) -> int:
     return tokens.of_text(text)
 
 
+LONGEST_REST_SECONDS = 0.64
+
+
 @dataclass(frozen=True, slots=True)
 class Wiring:
     store: RunStore
@@ -38,7 +41,7 @@ class Wiring:
     pictures: Pictures | None = None  # fetches images that users name by URL; without it they stay URLs
     lease_seconds: float = 10.0
     most_runs: int = 256  # driven here at once; 0: this process accepts and shows runs, and others drive them
-    rests: bool = True  # whether a look for work in vain leaves the next hints to other processes
+    longest_rest_seconds: float = LONGEST_REST_SECONDS  # after looks for work in vain, when hints are left to others
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
     traces: Tracing | None = None
     contexts: Contexts = field(default_factory=Contexts)

@@ -24,7 +24,7 @@ from holdfast.engine.cancelling import cancel_resting
 from holdfast.engine.driver import Driver
 from holdfast.engine.takeover import take_over
 from holdfast.engine.tenure import Tenure
-from holdfast.engine.wiring import Wiring
+from holdfast.engine.wiring import LONGEST_REST_SECONDS, Wiring
 from holdfast.ports.bus import HintKind
 from holdfast.ports.runs import Lease, StaleSituation
 
@@ -33,14 +33,14 @@ log = logging.getLogger("holdfast.engine")
 AT_ONCE = 16  # runs taken with one look, so that several processes share what there is
 
 # Whoever looked in vain hears no hint for a while, longer each time, or every hint would wake a whole herd.
-FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 0.02, 0.64
+FIRST_REST_SECONDS = 0.02
 
 Dead = Callable[[], Sequence[str]]
 
 
-def rest_seconds(vain: int) -> float:
+def rest_seconds(vain: int, longest: float = LONGEST_REST_SECONDS) -> float:
     """The longest rest after so many looks in vain, one after the other."""
-    return min(FIRST_REST_SECONDS * 2 ** (vain - 1), LONGEST_REST_SECONDS) if vain else 0.0
+    return min(FIRST_REST_SECONDS * 2 ** (vain - 1), longest) if vain else 0.0
 
 
 def nobody_known() -> Sequence[str]:
@@ -172,15 +172,16 @@ class Work:
             found = True
             for lease in claimed:
                 await self._take(lease)
-        self._rest(0 if found or not self._wiring.rests else self._vain + 1)
+        self._rest(0 if found else self._vain + 1)
 
     def _rest(self, vain: int) -> None:
         """Leave the next hints to others, if they were quicker. What happens in this process is looked at at once."""
         self._vain = vain
         if self._resting is not None:
             self._resting.cancel()
-        self._resting = asyncio.create_task(self._sleep(rest_seconds(vain))) if vain else None
-        if not vain:
+        seconds = rest_seconds(vain, self._wiring.longest_rest_seconds)
+        self._resting = asyncio.create_task(self._sleep(seconds)) if seconds else None
+        if not seconds:
             self._wake()
 
     async def _sleep(self, most_seconds: float) -> None:

@@ -75,7 +75,7 @@ class Node(Process):
             bus=self.bus,
             feed=Feed(self.wire, self.bus),
             most_runs=most_runs,
-            rests=False,  # every hint is followed, so that more happens at the same time
+            longest_rest_seconds=0.0,  # every hint is followed, so that more happens at the same time
         )
         self.engine = Engine(wiring)
         self.upkeep = Upkeep(wiring)
