@@ -1,4 +1,4 @@
-"""What every test may ask for, in which order tests run, and which stay together. Fixtures live in modules beside this one."""
+"""What every test may ask for, in which order tests run, and which stay together. Fixtures live beside this one."""
 
 import pytest
 
@@ -8,7 +8,7 @@ LONGEST_FIRST = ("tests/chaos/", "tests/simulator/", "tests/clients/test_approva
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A long test that begins last keeps one worker busy while the others have nothing left to do; so the longest begin.
+    """A long test that begins last keeps one worker busy while the others have nothing left to do: the longest begin.
 
     Tests that share a server of their module stay in one worker: scattered, every worker would start it again.
     """

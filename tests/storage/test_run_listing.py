@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -11,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, func, select, update
 
+from database_fixture import migrated
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 from holdfast.storage import run_percentile, run_plan
 from holdfast.storage.database import make_engine
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.storage.run_listing import list_runs
-from holdfast.storage.tables import metadata
+from holdfast.storage.tables import run_kinds, runs
 from storage.run_rows import NOW, OTHER_ORG, Row, fill
 
 MINE = f"agent-{DEFAULT_ACTOR.org_id}-1"
@@ -100,7 +102,6 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture
 def filled(database_url: str) -> Iterator[tuple[Connection, list[Row]]]:
     engine = make_engine(database_url)
-    metadata.create_all(engine)
     with engine.begin() as connection:
         rows = fill(connection, COUNT)
         yield connection, rows
@@ -254,10 +255,53 @@ def test_where_too_few_were_drawn_all_are_counted(database_url: str, monkeypatch
     engine.dispose()
 
 
+def test_a_run_is_listed_as_what_it_is_whoever_wrote_it(filled: tuple[Connection, list[Row]]) -> None:
+    """Also by a version that knows nothing of kinds: it writes the columns that it knows."""
+    connection, rows = filled
+    page, changed = Page(limit=1000), [row.id for row in rows if row.status == "running"][:3]
+    now_like_none_before = {"status": "failed", "stop_reason": "error", "completed_at": NOW, "num_steps": 77}
+    connection.execute(update(runs).where(runs.c.id.in_(changed)).values(**now_like_none_before, project_id="new"))
+    for wanted in (RunFilter(step_count=77), RunFilter(project_id="new"), RunFilter(statuses=("failed",))):
+        found = {run.id for run in list_runs(connection, DEFAULT_ACTOR, wanted, page)}
+        assert found >= set(changed), wanted
+    still = {run.id for run in list_runs(connection, DEFAULT_ACTOR, RunFilter(statuses=("running",)), page)}
+    assert changed
+    assert not still & set(changed)
+    connection.execute(update(runs).where(runs.c.id.in_(changed)).values(project_id=None))
+    assert list_runs(connection, DEFAULT_ACTOR, RunFilter(project_id="new"), page) == []
+
+
+def test_two_that_meet_the_same_new_kind_at_once_give_it_one_number(database_url: str) -> None:
+    engine = make_engine(database_url)
+    with engine.begin() as connection:
+        rows = fill(connection, 40)
+    first, second = [row.id for row in rows if row.completed_at is not None][:2]
+    barrier = threading.Barrier(2)
+
+    def renamed(run_id: str, project: str) -> None:
+        barrier.wait()
+        with engine.begin() as connection:
+            connection.execute(update(runs).where(runs.c.id == run_id).values(project_id=project, num_steps=5))
+
+    for number in range(20):
+        both = [threading.Thread(target=renamed, args=(run_id, f"p-{number}")) for run_id in (first, second)]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
+        with engine.connect() as connection:
+            page = Page(limit=10)
+            found = list_runs(connection, DEFAULT_ACTOR, RunFilter(project_id=f"p-{number}"), page)
+            assert {run.id for run in found} == {first, second}
+            traits = [column for column in run_kinds.c if column.name != "id"]
+            numbers = select(func.count()).where(run_kinds.c.project_id == f"p-{number}").group_by(*traits)
+            assert set(connection.execute(numbers).scalars()) == {1}
+    engine.dispose()
+
+
 def test_each_filter_is_found_by_an_index_and_planned_by_the_draw_on_sqlite(tmp_path: Path) -> None:
     """Whichever indexes were made first: SQLite would take any of several that begin alike."""
-    engine = make_engine(f"sqlite:///{tmp_path}/plans.db")
-    metadata.create_all(engine)
+    engine = make_engine(migrated(f"sqlite:///{tmp_path}/plans.db"))
     plans: list[str] = []
 
     def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:

@@ -1,11 +1,13 @@
-"""Asking whether a list in a column, or inside a record's `document`, holds a value, in each database's own words."""
+"""Asking whether a list holds a value, in each database's own words: a list in a column, inside a record's `document`,
+or one that is given."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, func, select, type_coerce
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import Column, ColumnElement, Connection, Integer, bindparam, func, select, type_coerce
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 
 def holds(connection: Connection, document: Column[Any], key: str, value: str) -> ColumnElement[bool]:
@@ -22,3 +24,12 @@ def list_holds(connection: Connection, column: Column[Any], value: str) -> Colum
         return type_coerce(column, JSONB).contains([value])
     item = func.json_each(column).table_valued("value")
     return select(item.c.value).where(item.c.value == value).exists()
+
+
+def one_of(connection: Connection, column: Column[Any], numbers: Sequence[int]) -> ColumnElement[bool]:
+    """Whether the column is one of many numbers. They are one parameter: with one for each SQLAlchemy takes longer than
+    the database."""
+    if connection.dialect.name == "postgresql":
+        return column == func.any(bindparam(None, list(numbers), ARRAY(Integer)))
+    item = func.json_each(str(list(numbers))).table_valued("value")
+    return column.in_(select(item.c.value))

@@ -8,36 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Literal, get_args
+from typing import Literal
 
-from holdfast.core.lifecycle import ACTIVE, RunStatus
-from holdfast.storage.run_terms import TOOLS, USUAL_STOP, Term, ToolsTerm, any_of
+from holdfast.storage.run_terms import AT_ONCE, TOOLS, Term, ToolsTerm
 from holdfast.storage.tables import runs
 
 Order = Literal["created_at", "duration"]
 
 KEYS: dict[Order, str] = {"created_at": "created_at", "duration": "total_duration_ns"}
-AT_ONCE = 8  # so many walks are merged, one for each value
 BY_ID = "sqlite_autoindex_runs_1"
-AT_REST = any_of("status", [status for status in get_args(RunStatus) if status not in ACTIVE], implied=True)
 
 _COLUMNS = {str(index.name): tuple(column.name for column in index.columns) for index in runs.indexes}
 _LANES = (
     "ix_runs_conversation_created",
-    "ix_runs_agent_status_wide",
+    "ix_runs_agent_kind_created",
     "ix_runs_agent_created",
     "ix_runs_agent_duration",
-    "ix_runs_org_status_wide",
-    "ix_runs_org_stop_wide",
-    "ix_runs_org_steps_created",
-    "ix_runs_org_template_wide",
-    "ix_runs_org_project_wide",
-    "ix_runs_org_background_created",
-    "ix_runs_org_default_created",
+    "ix_runs_kind_created",
+    "ix_runs_kind_duration",
     "ix_runs_org_duration",
     "ix_runs_org_created",
 )
-_OF_ALL = frozenset({"ix_runs_org_created", "ix_runs_org_duration", "ix_runs_org_status_wide"})
+_OF_ALL = frozenset({"ix_runs_org_created", "ix_runs_org_duration"})
+_OWNERS = {"conversation_id": "ix_runs_conversation_created", "agent_id": "ix_runs_agent_created"}
+_BY_DURATION = frozenset(index for index in _LANES if index.endswith("_duration"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +48,12 @@ class Lane:
 
     @property
     def seeks(self) -> int:
-        """So many for each run that a tool was used by."""
-        return prod(len(term.values) for term in self.by)
+        """So many times a place is sought: once, or for each run that a tool was used by."""
+        return prod(len(term.values) or 1 for term in (self.by if self.of_tools else self.sought))
+
+    @property
+    def of_tools(self) -> bool:
+        return isinstance(self.many, ToolsTerm)
 
     @property
     def in_org(self) -> bool:
@@ -69,41 +67,22 @@ def lanes_for(terms: Sequence[Term], order: Order) -> Iterator[Lane]:
         return
     if isinstance(tools := by_column.get(TOOLS), ToolsTerm):
         yield _of_tools(tools, by_column, order)
+    of_durations = order == "duration" or "total_duration_ns" in by_column
     for index in _LANES:
-        if _holds_all(index, by_column, order):
+        if of_durations or index not in _BY_DURATION:  # those have only runs that took time
             yield from _along(index, by_column, order)
 
 
 def _of_tools(tools: ToolsTerm, by_column: dict[str, Term], order: Order) -> Lane:
-    """Along the table of used tools. It has the time of each run, so a run is found in any index that goes on with time
-    and id, and if that has all columns, found there alone; one after the other they lie side by side in it."""
+    """Along the table of used tools. It has the time of each run, so that a run is found again in an index that goes on
+    with time and id and has all columns; one after the other they lie side by side in it."""
     when = by_column.get("created_at")
     sought = (tools, when) if when else (tools,)
     in_order = order == "created_at" and len(tools.names) <= AT_ONCE
-    asked = {column: term for column, term in by_column.items() if column not in (TOOLS, "created_at")}
-    if order == "duration" or "total_duration_ns" in asked:
-        asked.setdefault("status", AT_REST)
-    for index in _LANES:
-        lane = next(_along(index, asked, "created_at"), None) if _holds_all(index, asked, order) else None
-        if lane is None or not lane.covered or not all(term.values for term in lane.sought):
-            continue
-        columns = _COLUMNS[index]
-        if lane.sought and columns[len(lane.sought) + lane.in_org] == "created_at" and KEYS[order] in columns:
-            return Lane(index, sought, tools, in_order, covered=True, by=lane.sought)
-    return Lane(BY_ID, sought, tools, in_order)
-
-
-def _holds_all(index: str, by_column: dict[str, Term], order: Order) -> bool:
-    """Whether a partial index has every run that is asked for."""
-    stop = by_column.get("stop_reason")
-    match index:
-        case "ix_runs_org_stop_wide":
-            return stop is not None and stop.values != (USUAL_STOP,)
-        case "ix_runs_org_steps_created":
-            return "num_steps" in by_column
-        case "ix_runs_org_duration" | "ix_runs_agent_duration":
-            return order == "duration" or "total_duration_ns" in by_column
-    return True
+    for owner, index in _OWNERS.items():
+        if (of_owner := by_column.get(owner)) is not None and not of_owner.implied:
+            return Lane(index, sought, tools, in_order, covered=True, by=(of_owner,))
+    return Lane("ix_runs_org_created", sought, tools, in_order, covered=True)
 
 
 def _along(index: str, by_column: dict[str, Term], order: Order) -> Iterator[Lane]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, not_, select
 
-from holdfast.core.lifecycle import StopReason, status_for
 from holdfast.core.records import Actor, Run
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 from holdfast.storage.rows import from_rows
+from holdfast.storage.run_kinds import kinds_asked_for
 from holdfast.storage.run_lanes import KEYS, Order
 from holdfast.storage.run_percentile import percentile
 from holdfast.storage.run_plan import Side, plan
@@ -29,7 +29,11 @@ def list_runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Pag
     own = _own(connection, actor, wanted)
     if own is None:
         return []
-    terms = terms_of(own)
+    terms = list(terms_of(own))
+    if (kinds := kinds_asked_for(connection, actor, own)) is not None:
+        if not kinds.values:
+            return []
+        terms.append(kinds)
     if wanted.duration_percentile is not None:
         least = percentile(connection, actor, terms, wanted.duration_percentile)
         if least is None:
@@ -52,12 +56,8 @@ def list_runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Pag
 
 def _own(connection: Connection, actor: Actor, wanted: RunFilter) -> RunFilter | None:
     """With agents of the actor's organisation only; None if nothing is left. So indexes that lead by agent or by
-    conversation need not look the organisation up in every row. A stop reason has only one status, and a conversation
-    only one agent: asking for that beside it finds either nothing or nothing new."""
-    if wanted.stop_reason is not None and wanted.statuses:
-        if status_for(cast(StopReason, wanted.stop_reason)) not in wanted.statuses:
-            return None
-        wanted = replace(wanted, statuses=())
+    conversation need not look the organisation up in every row. A conversation has only one agent: asking for another
+    finds nothing."""
     if wanted.conversation_id is not None:
         line = connection.execute(_LINE, {"id": wanted.conversation_id, "org": actor.org_id}).first()
         if line is None or (wanted.agent_ids and line.agent_id not in wanted.agent_ids):

@@ -28,7 +28,6 @@ from holdfast.core.records import Actor
 from holdfast.storage.run_lanes import KEYS, Lane, Order, lanes_for
 from holdfast.storage.run_tables import DRAWN, LOOKED_AT, LOOKED_AT_ONE_IN, ONE_IN
 from holdfast.storage.run_terms import (
-    NOT_USUAL,
     TOOK_TIME,
     Column,
     Condition,
@@ -43,7 +42,7 @@ Side = Callable[[Column, Column], Condition]
 
 # For each run that is passed by, or sorted; measured on a large table, where few pages are in any cache of ours.
 LOOKED_UP_US, COVERED_US, SORTED_US = 2.5, 0.15, 0.5
-USED_TOOL_US, FOUND_AGAIN_US, TOOL_ASKED_US = 6.0, 2.5, 2.5
+SOUGHT_US, FOUND_AGAIN_US, TOOL_ASKED_US = 4.0, 2.5, 2.5
 
 _OFF_FOR_WALKS = ("enable_sort", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 _IN_ORDER = text(
@@ -136,8 +135,6 @@ class Plan:
             query = query.where(runs.c.org_id == self.actor.org_id)
         if self.order == "duration":
             query = query.where(TOOK_TIME)
-        if self.lane.index == "ix_runs_org_stop_wide":
-            query = query.where(NOT_USUAL)
         return query.with_hint(runs, f"INDEXED BY {self.lane.index}", "sqlite")
 
 
@@ -187,10 +184,10 @@ class Look:
         """None seen may still be some, so there is always one more than was seen. Which tools a run used is asked last,
         of those that all else holds for."""
         led_to, matching = self._among_all(lane.sought), self._among_all(self.terms)
-        if isinstance(lane.many, ToolsTerm):
-            passing = led_to * _of_tool(lane)
+        if lane.of_tools:
+            passing = led_to * FOUND_AGAIN_US * lane.seeks
         else:
-            passing = led_to * (COVERED_US if lane.covered else LOOKED_UP_US)
+            passing = led_to * (COVERED_US if lane.covered else LOOKED_UP_US) + lane.seeks * SOUGHT_US
             others = [term for term in self.terms if not isinstance(term, ToolsTerm)]
             if len(others) < len(self.terms):
                 passing += self._among_all(others) * TOOL_ASKED_US
@@ -201,10 +198,6 @@ class Look:
 
     def _among_all(self, terms: Sequence[Term]) -> int:
         return (self.holding(terms) + 1) * self.one_in
-
-
-def _of_tool(lane: Lane) -> float:
-    return FOUND_AGAIN_US * lane.seeks if lane.covered else USED_TOOL_US
 
 
 def look(connection: Connection, actor: Actor, terms: Sequence[Term], *, at_all_drawn: bool = False) -> Look:

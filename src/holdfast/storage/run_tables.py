@@ -11,37 +11,38 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary,
 from holdfast.storage.columns import Document, Moment, id_column, metadata, only_where, org_column, owned_by
 
 # One run in 64, drawn by its random id; `storage/run_percentile.py` says what for.
-DRAWN = "runs.id < 'run-04' AND runs.total_duration_ns IS NOT NULL"
+TOOK_TIME = "total_duration_ns IS NOT NULL"
+DRAWN = f"runs.id < 'run-04' AND runs.{TOOK_TIME}"
 ONE_IN = 64
 # A quarter of them, which is enough to plan a listing by: `storage/run_plan.py`.
-LOOKED_AT = "runs.id < 'run-01' AND runs.total_duration_ns IS NOT NULL"
+LOOKED_AT = f"runs.id < 'run-01' AND runs.{TOOK_TIME}"
 LOOKED_AT_ONE_IN = 256
 
-FILTERED = (
-    "stop_reason",
-    "background",
-    "in_default_conversation",
-    "num_steps",
-    "completed_at",
-    "total_duration_ns",
-    "project_id",
-    "base_template_id",
-)
-OF_THE_DRAW = (
-    "org_id",
-    "total_duration_ns",
-    "id",
-    "created_at",
-    "agent_id",
-    "conversation_id",
-    "status",
-    "stop_reason",
-    "background",
-    "in_default_conversation",
-    "num_steps",
-    "completed_at",
-    "project_id",
-    "base_template_id",
+# What an index of runs goes on with, so that whatever does not match is passed by without a look at the row.
+BY_TIME = ("created_at", "id", "kind", "total_duration_ns")
+BY_DURATION = ("total_duration_ns", "id", "created_at", "kind")
+OF_THE_DRAW = ("org_id", *BY_DURATION, "agent_id", "conversation_id")
+
+# What a run is like: every filter that has but few values. Where a run has none, a kind has '' or, for steps, -1: of
+# runs that do not rest, nobody asks how many there were. `storage/run_kinds.py` says what for.
+run_kinds = Table(
+    "run_kinds",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    org_column(),
+    Column("status", String, nullable=False),
+    Column("stop_reason", String, nullable=False),
+    Column("background", Boolean, nullable=False),
+    Column("in_default_conversation", Boolean, nullable=False),
+    Column("rested_after_steps", Integer, nullable=False),
+    Column("project_id", String, nullable=False),
+    Column("base_template_id", String, nullable=False),
+    Index(
+        "uq_run_kinds",
+        *("org_id", "status", "stop_reason", "background", "in_default_conversation", "rested_after_steps"),
+        *("project_id", "base_template_id"),
+        unique=True,
+    ),
 )
 
 runs = Table(
@@ -81,63 +82,15 @@ runs = Table(
     Column("tools_used", Document, nullable=False),
     Column("metadata", Document, nullable=False),
     Column("request", Document, nullable=False),
-    Index("ix_runs_org_created", "org_id", "created_at", "id"),
-    Index("ix_runs_agent_created", "agent_id", "created_at", "id"),
-    Index("ix_runs_conversation_created", "conversation_id", "created_at", "id"),
-    # What else a listing can be led by; see storage/run_listing.py. Partial where most runs have nothing to say.
-    # Wide, so that two filters which hardly any run fits are seen not to fit in the index alone.
-    Index("ix_runs_org_status_wide", "org_id", "status", "created_at", "id", *FILTERED),
-    Index("ix_runs_agent_status_wide", "agent_id", "status", "created_at", "id", "conversation_id", *FILTERED),
-    Index("ix_runs_org_background_created", "org_id", "background", "created_at", "id"),
-    Index("ix_runs_org_default_created", "org_id", "in_default_conversation", "created_at", "id"),
-    Index(
-        "ix_runs_org_stop_wide",
-        *("org_id", "stop_reason", "created_at", "id", "status"),
-        *(column for column in FILTERED if column != "stop_reason"),
-        **only_where("stop_reason <> 'end_turn'"),
-    ),
-    Index(
-        "ix_runs_org_project_wide",
-        *("org_id", "project_id", "created_at", "id", "status"),
-        *(column for column in FILTERED if column != "project_id"),
-        **only_where("project_id IS NOT NULL"),
-    ),
-    Index(
-        "ix_runs_org_template_wide",
-        *("org_id", "base_template_id", "created_at", "id", "status"),
-        *(column for column in FILTERED if column != "base_template_id"),
-        **only_where("base_template_id IS NOT NULL"),
-    ),
-    Index(
-        "ix_runs_org_steps_created",
-        "org_id",
-        "num_steps",
-        "created_at",
-        "id",
-        **only_where("completed_at IS NOT NULL"),
-    ),
-    Index(  # wide, and written once per run: a percentile is counted in the index alone
-        "ix_runs_org_duration",
-        "org_id",
-        "total_duration_ns",
-        "id",
-        "created_at",
-        "status",
-        "stop_reason",
-        "background",
-        "in_default_conversation",
-        "num_steps",
-        "completed_at",
-        **only_where("total_duration_ns IS NOT NULL"),
-    ),
-    Index(
-        "ix_runs_agent_duration",
-        "agent_id",
-        "total_duration_ns",
-        "id",
-        "created_at",
-        **only_where("total_duration_ns IS NOT NULL"),
-    ),
+    Column("kind", Integer),  # kept by a trigger
+    Index("ix_runs_org_created", "org_id", *BY_TIME),
+    Index("ix_runs_agent_created", "agent_id", *BY_TIME),
+    Index("ix_runs_conversation_created", "conversation_id", *BY_TIME),
+    Index("ix_runs_kind_created", "kind", "created_at", "id", "total_duration_ns"),
+    Index("ix_runs_agent_kind_created", "agent_id", "kind", "created_at", "id", "total_duration_ns"),
+    Index("ix_runs_org_duration", "org_id", *BY_DURATION, **only_where(TOOK_TIME)),
+    Index("ix_runs_agent_duration", "agent_id", *BY_DURATION, **only_where(TOOK_TIME)),
+    Index("ix_runs_kind_duration", "kind", "total_duration_ns", "id", "created_at", **only_where(TOOK_TIME)),
     # Every column that can be filtered by, so that percentiles are estimated and listings planned in the index alone.
     Index("ix_runs_org_drawn", *OF_THE_DRAW, **only_where(DRAWN.replace("runs.", ""))),
     Index("ix_runs_org_looked_at", *OF_THE_DRAW, **only_where(LOOKED_AT.replace("runs.", ""))),

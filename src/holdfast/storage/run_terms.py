@@ -1,7 +1,8 @@
 """What a listing of runs filters by: one term for each filter that was given.
 
-A term on a column of `runs` can be sought in an index: by its values, or as a range if its column comes next. Tools
-stand in a table of their own and are a term of their own kind. `run_plan` decides which index is followed.
+A term on a column of `runs` can be sought in an index: by its values, or as a range if its column comes next. What has
+but few values is one term together, the kinds of runs that are asked for (`run_kinds`). Tools stand in a table of their
+own and are a term of their own sort. `run_plan` decides which index is followed.
 """
 
 from __future__ import annotations
@@ -13,16 +14,15 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, exists, select, text, true
 
 from holdfast.ports.history import DurationOperator, RunFilter
+from holdfast.storage import run_tables
 from holdfast.storage.tables import run_tools, runs
 
 Column = ColumnElement[Any]
 Condition = ColumnElement[bool]
 
 TOOLS = "tools"
-USUAL_STOP = "end_turn"
-NOT_USUAL = text("runs.stop_reason <> 'end_turn'")  # in the words of the partial index, as the two below
-RESTS = text("runs.completed_at IS NOT NULL")
-TOOK_TIME = text("runs.total_duration_ns IS NOT NULL")
+AT_ONCE = 8  # so many walks are merged, one for each value
+TOOK_TIME = text(f"runs.{run_tables.TOOK_TIME}")  # in the very words of the partial indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +66,14 @@ class ToolsTerm(Term):
     names: tuple[str, ...] = ()
 
 
-def terms_of(wanted: RunFilter) -> list[Term]:
-    """Where a conversation is given, the agents are just its own."""
-    return list(_terms(wanted))
-
-
-def _terms(wanted: RunFilter) -> Iterator[Term]:
+def terms_of(wanted: RunFilter) -> Iterator[Term]:
+    """All but the kinds. Where a conversation is given, the agents are just its own."""
     if wanted.run_id is not None:
         yield any_of("id", (wanted.run_id,))
     if wanted.conversation_id is not None:
         yield any_of("conversation_id", (wanted.conversation_id,))
     if wanted.agent_ids:
         yield any_of("agent_id", wanted.agent_ids, implied=wanted.conversation_id is not None)
-    if wanted.base_template_id is not None:
-        yield any_of("base_template_id", (wanted.base_template_id,))
-    if wanted.project_id is not None:
-        yield any_of("project_id", (wanted.project_id,))
-    if wanted.stop_reason is not None:
-        yield any_of("stop_reason", (wanted.stop_reason,))
-    if wanted.statuses:
-        yield any_of("status", wanted.statuses)
-    if wanted.in_default_conversation is not None:
-        yield any_of("in_default_conversation", (wanted.in_default_conversation,))
-    if wanted.background is not None:
-        yield any_of("background", (wanted.background,))
-    if wanted.step_count is not None:
-        yield _steps(wanted, wanted.step_count)
     if wanted.duration_ns is not None:
         yield _duration(wanted.duration_operator, wanted.duration_ns)
     if wanted.start_date is not None or wanted.end_date is not None:
@@ -105,19 +87,6 @@ def any_of(name: str, values: Sequence[Any], *, implied: bool = False) -> Term:
     each = tuple(column == value for value in distinct)
     test = each[0] if len(each) == 1 else column.in_(distinct)
     return Term(name, test, distinct, each, implied=implied)
-
-
-def _steps(wanted: RunFilter, count: int) -> Term:
-    """Of runs that rest."""
-    column = runs.c.num_steps
-    match wanted.step_count_operator:
-        case "eq":
-            test = and_(column == count, RESTS)
-            return Term("num_steps", test, (count,), (test,))
-        case "gte":
-            return Term("num_steps", and_(column >= count, RESTS))
-        case "lte":
-            return Term("num_steps", and_(column <= count, RESTS))
 
 
 def _duration(operator: DurationOperator, duration_ns: int) -> Term:

@@ -33,6 +33,7 @@ from holdfast.storage.provider_tables import providers as providers
 from holdfast.storage.run_tables import events as events
 from holdfast.storage.run_tables import outbox as outbox
 from holdfast.storage.run_tables import run_keys as run_keys
+from holdfast.storage.run_tables import run_kinds as run_kinds
 from holdfast.storage.run_tables import run_tools as run_tools
 from holdfast.storage.run_tables import runs as runs
 from holdfast.storage.run_tables import steps as steps
