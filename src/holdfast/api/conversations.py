@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from holdfast.api import message_lists, sending, watching
-from holdfast.api.cancelling import Cancelling, cancel_run
+from holdfast.api.cancelling import Cancelling, cancel_runs, open_runs
 from holdfast.api.context_bodies import CompactionForm
 from holdfast.api.inputs import Sent
 from holdfast.api.listing import BY_TIME, sorted_by
@@ -26,7 +26,6 @@ from holdfast.api.shapes_runs import conversation_wire
 from holdfast.core.errors import InvalidArgument, NothingToCancel
 from holdfast.core.model_settings import check_settings
 from holdfast.core.records import Actor
-from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 from holdfast.records.agent_model import check_handle
 
@@ -176,14 +175,10 @@ async def cancel(
     rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Cancelling, agent_id: str | None = None
 ) -> Json:
     conversation = await rooms.conversations.find(actor, conversation_id, agent_id)
-    active = await rooms.history.runs(
-        actor, RunFilter(conversation_id=conversation.id, statuses=("created", "running")), Page(limit=100)
-    )
-    if not active:
-        active = await rooms.history.waiting_runs(actor, conversation_id=conversation.id)
-    if not active:
+    found = await open_runs(rooms, actor, conversation_id=conversation.id)
+    if not found:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for conversation {conversation_id}")
-    return Json({run.id: await cancel_run(rooms, actor, run, body) for run in active})
+    return Json(await cancel_runs(rooms, actor, found, body))
 
 
 @router.get("/{conversation_id}/context")

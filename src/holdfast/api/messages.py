@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import Query
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from holdfast.api import message_lists, sending
 from holdfast.api.agent_answers import answer_one
 from holdfast.api.bodies import Wire, body_of
-from holdfast.api.cancelling import CancelIn, Cancelling, cancel_run
+from holdfast.api.cancelling import Cancelling, cancel_runs, open_runs
 from holdfast.api.conversations import compacted
 from holdfast.api.inputs import SendIn, Sent
 from holdfast.api.naming import IdempotencyKey
@@ -103,38 +104,28 @@ async def list_messages(
 
 @router.post("/agents/{agent_id}/messages/cancel")
 async def cancel(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Cancelling) -> Json:
-    """The runs named, or the agent's active ones, or else its newest one."""
+    """The runs named; or all of the agent's that are at work or wait, in every conversation; or else its newest one,
+    which is over."""
     await rooms.conversations.store.default_of(actor, agent_id)
-    results: dict[str, str] = {}
     if body.run_ids:
-        for run_id in body.run_ids:
-            results[run_id] = await _cancel_named(rooms, actor, agent_id, run_id, body)
-        return Json(results)
-    for run in await _runs_to_cancel(rooms, actor, agent_id):
-        results[run.id] = await cancel_run(rooms, actor, run, body)
-    if not results:
+        named = await asyncio.gather(*(_named(rooms, actor, agent_id, run_id) for run_id in set(body.run_ids)))
+        known = [run for run in named if run is not None]
+        return Json(dict.fromkeys(body.run_ids, "failed") | await cancel_runs(rooms, actor, known, body))
+    found = await open_runs(rooms, actor, agent_id=agent_id)
+    if not found:
+        found = list(await rooms.history.runs(actor, RunFilter(agent_ids=(agent_id,)), Page(limit=1)))
+    if not found:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for agent {agent_id}")
-    return Json(results)
+    return Json(await cancel_runs(rooms, actor, found, body))
 
 
-async def _cancel_named(rooms: InRooms, actor: AsActor, agent_id: str, run_id: str, wish: CancelIn) -> str:
+async def _named(rooms: InRooms, actor: AsActor, agent_id: str, run_id: str) -> Run | None:
+    """The agent's run of that id, if it has one."""
     try:
         run = await rooms.history.run(actor, run_id)
     except NotFound:
-        return "failed"
-    if run.agent_id != agent_id:
-        return "failed"
-    return await cancel_run(rooms, actor, run, wish)
-
-
-async def _runs_to_cancel(rooms: InRooms, actor: AsActor, agent_id: str) -> list[Run]:
-    """Active runs of every conversation of the agent; runs that wait for a human; else the newest (a no-op)."""
-    mine = RunFilter(agent_ids=(agent_id,), statuses=("created", "running"))
-    if active := await rooms.history.runs(actor, mine, Page(limit=100)):
-        return list(active)
-    if waiting := await rooms.history.waiting_runs(actor, agent_id=agent_id):
-        return list(waiting)
-    return list(await rooms.history.runs(actor, RunFilter(agent_ids=(agent_id,)), Page(limit=1)))
+        return None
+    return run if run.agent_id == agent_id else None
 
 
 @router.patch("/agents/{agent_id}/reset-messages")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.core.errors import ConversationBusy
 from holdfast.core.loop import decide
 from holdfast.core.records import Run
 from holdfast.core.request import RunRequest
@@ -23,7 +22,8 @@ def _asked(run: Run) -> CancelAsked:
 
 
 async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
-    """Deny what waits and close every open call, in one change, unless somebody else was faster."""
+    """Deny what waits and close every open call, in one change. False if somebody else was faster: then it is for the
+    caller to look where the run is now."""
     for _ in range(MAX_LOOKS):
         situation, context = await wiring.contexts.load(wiring.store, run.conversation_id)
         if not run.queued and situation.turn_id != run.turn_id:
@@ -50,4 +50,4 @@ async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
             return await wiring.store.settle_resting(run.id, draw_up(facts))
         except StaleSituation:
             wiring.contexts.forget(run.conversation_id)
-    raise ConversationBusy(None)
+    return False

@@ -9,25 +9,22 @@ Runs are driven here or in any other process on the same database (see work.py);
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 
 from holdfast.core.errors import ConversationBusy, PendingApproval
-from holdfast.core.lifecycle import ACTIVE, can_cancel
 from holdfast.core.records import Actor, Run
 from holdfast.core.request import RunRequest
 from holdfast.engine.accepting import accept, denying_what_waits, enqueue, leave
-from holdfast.engine.cancelling import cancel_resting
 from holdfast.engine.feed import Batch
 from holdfast.engine.once import once
 from holdfast.engine.pictures import with_pictures
+from holdfast.engine.stopping import Wish, stop_all
 from holdfast.engine.wiring import Wiring
 from holdfast.engine.work import Dead, Work, nobody_known
 from holdfast.ports.runs import KnownRequest, StaleSituation
 
 MAX_LOOKS = 5  # how often a conversation may change between looking at it and writing to it
-LEASES_PATIENCE = 2.5  # how many leases a cancel waits for a run that another process drives, or has left
+INTERRUPTING = "a new message came"
 
 
 class Engine:
@@ -79,7 +76,8 @@ class Engine:
                     return await self._queued(actor, conversation_id, request)
                 if request.when_busy != "interrupt" or busy.run_id is None:
                     raise
-                await self.cancel(await self._wiring.store.run(busy.run_id), actor.user_id, "a new message came")
+                if not await self.cancel(await self._wiring.store.run(busy.run_id), actor.user_id, INTERRUPTING):
+                    raise
         raise ConversationBusy(None)
 
     async def _queued(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
@@ -102,27 +100,10 @@ class Engine:
         self, run: Run, by: str | None = None, reason: str | None = None, *, rollback: bool = False
     ) -> bool:
         """Stop a run wherever it is; True if it is cancelled or was finished anyway. Asking twice is asking once."""
-        if not can_cancel(run.status, run.stop_reason):
-            return True
-        run = await self._wiring.store.ask_cancel(run.id, by, reason, rollback)
-        if not can_cancel(run.status, run.stop_reason):
-            return True  # it came to rest a moment ago
-        if run.queued or run.status not in ACTIVE:
-            done = await cancel_resting(self._wiring, run, by)
-            self._wiring.bus.tell("moved", run.id)
-            self.work.look_soon()
-            return done
-        if not await self.work.cancel_here(run.id):
-            await self._cancel_elsewhere(run)
-        return True
+        return (await self.cancel_all((run,), by, reason, rollback=rollback))[run.id]
 
-    async def _cancel_elsewhere(self, run: Run) -> None:
-        """Whoever drives it is told and stops; if nobody does, it is taken from the rows and stopped here."""
-        self._wiring.bus.tell("cancel", run.id)
-        patience = self._wiring.lease_seconds * LEASES_PATIENCE
-        try:
-            async with asyncio.timeout(patience), aclosing(self.follow(run.id, run.last_event)) as batches:
-                async for _ in batches:
-                    pass
-        except TimeoutError:
-            pass  # it is written down that it is to be cancelled; whoever takes the run sees that first
+    async def cancel_all(
+        self, runs: Sequence[Run], by: str | None = None, reason: str | None = None, *, rollback: bool = False
+    ) -> dict[str, bool]:
+        """Stop any number of runs; what became of each, by its id."""
+        return await stop_all(self._wiring, self.work, runs, Wish(by, reason, rollback))

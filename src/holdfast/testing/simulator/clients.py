@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 
 from holdfast.core.errors import AskedWrongly, ModelError
+from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.messages import Answer, Approval, Draft, Text, ToolResult, UserBody
 from holdfast.core.model import ToolSpec
 from holdfast.core.records import Actor, Run
@@ -187,6 +188,8 @@ class Client:
         rollback = self.random.random() < 0.3
         for _ in range(self.random.choice((1, 1, 2))):
             if await self._ask(self._cancelling(self.tables.runs[run_id].run, rollback)):
+                status = self.tables.runs[run_id].run.status
+                self.auditor.require(status not in ACTIVE, 6, f"{run_id} is said to be cancelled and is {status}")
                 self.promised.cancelled.append(run_id)
 
     def _cancelling(self, run: Run, rollback: bool) -> Callable[[Server], Awaitable[bool]]:

@@ -1,0 +1,83 @@
+"""Stopping runs, however many and wherever they are: driven here or elsewhere, left by the dead, waiting, queued.
+
+First the wish is written down, for all of them: whoever takes a run up from then on sees it before doing anything. Then
+they are stopped, conversations at once and the runs of one conversation in order, the one at work before those that
+wait behind it. A run whose owner does not answer is taken from it when its lease has run out, and stopped here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from itertools import groupby
+
+from holdfast.core.lifecycle import ACTIVE, can_cancel
+from holdfast.core.records import Run
+from holdfast.engine.cancelling import cancel_resting
+from holdfast.engine.wiring import Wiring
+from holdfast.engine.work import Work
+
+MAX_LOOKS = 10
+LOOK_LEASES = 0.25  # between two looks at a run that another process drives, or has left
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Who wants runs to stop, and how."""
+
+    by: str | None = None
+    reason: str | None = None
+    rollback: bool = False
+
+
+async def stop_all(wiring: Wiring, work: Work, runs: Sequence[Run], wish: Wish) -> dict[str, bool]:
+    """By run: True if it is cancelled or was finished anyway, False if it goes on."""
+    over = {run.id: True for run in runs if not can_cancel(run.status, run.stop_reason)}
+    asked = await asyncio.gather(*(_ask(wiring, run, wish) for run in runs if run.id not in over))
+    line = sorted(asked, key=lambda run: (run.conversation_id, run.queued, run.created_at, run.id))
+    lines = [list(its_runs) for _, its_runs in groupby(line, key=lambda run: run.conversation_id)]
+    stopped = await asyncio.gather(*(_stop_line(wiring, work, its_runs, wish.by) for its_runs in lines))
+    return over | {run_id: done for its_runs in stopped for run_id, done in its_runs.items()}
+
+
+async def _ask(wiring: Wiring, run: Run, wish: Wish) -> Run:
+    return await wiring.store.ask_cancel(run.id, wish.by, wish.reason, wish.rollback)
+
+
+async def _stop_line(wiring: Wiring, work: Work, runs: Sequence[Run], by: str | None) -> dict[str, bool]:
+    return {run.id: await _stop(wiring, work, run, by) for run in runs}
+
+
+async def _stop(wiring: Wiring, work: Work, run: Run, by: str | None) -> bool:
+    """Look at where the run is, stop it there, and look again: meanwhile it may have moved."""
+    if run.queued:  # what was before it has been stopped since, so it may have left the queue
+        run = await wiring.store.run(run.id)
+    for _ in range(MAX_LOOKS):
+        if not can_cancel(run.status, run.stop_reason):
+            return True
+        if run.queued or run.status not in ACTIVE:
+            if await _stop_resting(wiring, work, run, by):
+                return True
+        elif not await work.cancel_here(run.id):
+            wiring.bus.tell("cancel", run.id)
+            await _wait_for(wiring, run)
+        run = await wiring.store.run(run.id)
+    return not can_cancel(run.status, run.stop_reason)
+
+
+async def _stop_resting(wiring: Wiring, work: Work, run: Run, by: str | None) -> bool:
+    done = await cancel_resting(wiring, run, by)
+    wiring.bus.tell("moved", run.id)
+    work.look_soon()
+    return done
+
+
+async def _wait_for(wiring: Wiring, run: Run) -> None:
+    """Until it rests, or for a while."""
+    with suppress(TimeoutError):
+        patience = asyncio.timeout(wiring.lease_seconds * LOOK_LEASES)
+        async with patience, aclosing(wiring.feed.follow(run.id, run.last_event)) as batches:
+            async for _ in batches:
+                pass

@@ -1,0 +1,89 @@
+"""Cancelling by agent and by conversation over HTTP: all that is at work, all that waits, and all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from holdfast.api import cancelling
+
+LONG = "/slow 50\n/tokens 2000"
+PAYING = '''
+def pay(text: str = "") -> str:
+    """Pays.
+
+    Args:
+        text: Whom.
+    """
+    return "paid"
+'''
+
+
+def new_agent(http: httpx.Client) -> str:
+    tool = http.put("/v1/tools", json={"source_code": PAYING, "default_requires_approval": True}).json()
+    body = {"model": "demo/rehearsal", "include_base_tools": False, "tool_ids": [tool["id"]]}
+    return str(http.post("/v1/agents", json=body).json()["id"])
+
+
+def new_conversation(http: httpx.Client, agent_id: str) -> str:
+    return str(http.post("/v1/conversations", params={"agent_id": agent_id}).json()["id"])
+
+
+def begin(http: httpx.Client, conversation_id: str, text: str, **more: Any) -> str:
+    """The id of a run that has begun, or waits in the queue."""
+    body = {"input": text, "streaming": True, "background": True, **more}
+    with http.stream("POST", f"/v1/conversations/{conversation_id}/messages", json=body) as records:
+        first = next(line for line in records.iter_lines() if line.startswith("data: "))
+    return str(first.partition('"run_id":"')[2].partition('"')[0])
+
+
+def status_of(http: httpx.Client, run_id: str) -> str:
+    return str(http.get(f"/v1/runs/{run_id}").json()["status"])
+
+
+def test_by_agent_every_run_is_cancelled_however_many_there_are(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancelling, "PAGE", 2)
+    agent_id = new_agent(http)
+    runs = [begin(http, new_conversation(http, agent_id), LONG) for _ in range(5)]
+    assert http.post(f"/v1/agents/{agent_id}/messages/cancel").json() == dict.fromkeys(runs, "cancelled")
+    assert {status_of(http, run_id) for run_id in runs} == {"cancelled"}
+
+
+def test_by_conversation_what_waits_for_a_human_and_what_is_queued_behind_it_are_both_cancelled(
+    http: httpx.Client,
+) -> None:
+    conversation_id = new_conversation(http, new_agent(http))
+    waiting = begin(http, conversation_id, "/call pay {}")
+    http.post(f"/v1/runs/{waiting}/stream", json={})
+    queued = begin(http, conversation_id, LONG, when_busy="queue")
+    answer = http.post(f"/v1/conversations/{conversation_id}/cancel")
+    assert answer.json() == {waiting: "cancelled", queued: "cancelled"}
+    said = {"input": "/say free", "streaming": False}
+    assert http.post(f"/v1/conversations/{conversation_id}/messages", json=said).status_code == 200
+
+
+def test_by_agent_what_works_in_one_conversation_and_what_waits_in_another_are_both_cancelled(
+    http: httpx.Client,
+) -> None:
+    agent_id = new_agent(http)
+    waits_in = new_conversation(http, agent_id)
+    waiting = begin(http, waits_in, "/call pay {}")
+    http.post(f"/v1/runs/{waiting}/stream", json={})
+    working = begin(http, new_conversation(http, agent_id), LONG)
+    answer = http.post(f"/v1/agents/{agent_id}/messages/cancel", json={})
+    assert answer.json() == {waiting: "cancelled", working: "cancelled"}
+    said = {"input": "/say free", "streaming": False}
+    assert http.post(f"/v1/conversations/{waits_in}/messages", json=said).status_code == 200
+
+
+def test_of_the_runs_named_those_nobody_knows_have_failed(http: httpx.Client) -> None:
+    agent_id, other = new_agent(http), new_agent(http)
+    mine = begin(http, new_conversation(http, agent_id), LONG)
+    theirs = begin(http, new_conversation(http, other), LONG)
+    answer = http.post(f"/v1/agents/{agent_id}/messages/cancel", json={"run_ids": [theirs, mine, "run-1", mine]})
+    assert answer.json() == {theirs: "failed", mine: "cancelled", "run-1": "failed"}
+    assert status_of(http, theirs) == "running"
