@@ -266,6 +266,27 @@ async def test_the_step_that_was_cut_off_is_cancelled_and_the_ones_before_it_are
             assert [(s.status, s.stop_reason) for s in steps] == [("success", None), ("cancelled", "cancelled")]
 
 
+@pytest.mark.parametrize("rollback", [False, True])
+@pytest.mark.parametrize("when", ["a human is asked", "an approved tool runs", "a tool runs"])
+async def test_the_step_whose_calls_were_cut_off_is_cancelled(database_url: str, when: str, rollback: bool) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("wait", gated=() if when == "a tool runs" else ("wait",))
+        async with a_tool_that_waits(house, "wait") as begun:
+            house.model.script(Call("wait", id="c1"))
+            asking = run = await house.start(conversation)
+            if when != "a tool runs":
+                await house.records(asking.id)
+            if when == "an approved tool runs":
+                run = await house.start(conversation, "", answers=(Approval("c1", True),))
+            if when != "a human is asked":
+                await begun.wait()
+            assert await house.engine.cancel(run, rollback=rollback)
+        (step,) = await house.wiring.store.run_steps(asking.id)
+        assert (step.status, step.stop_reason) == ("cancelled", "cancelled")
+        assert (step.tool_ns is None) is (when == "a human is asked")
+        await check_cancelled(house, run, conversation, in_context=not rollback)
+
+
 async def test_a_run_at_rest_cannot_be_written_to(database_url: str) -> None:
     async with opened(database_url) as house:
         for script, status in (((Say("done"),), "completed"), ((Fail.of("llm_error"),), "failed")):

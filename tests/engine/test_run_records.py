@@ -153,6 +153,22 @@ async def test_a_tool_counts_for_the_run_that_executed_it(database_url: str) -> 
             assert [run.id for run in found] == [paying.id]
 
 
+async def test_the_time_of_an_approved_tool_is_that_of_the_step_that_asked_for_it(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        house.model.script(Say("paid"))
+        asking = await house.finished(conversation)
+        (asked,) = await house.wiring.store.run_steps(asking.id)
+        answering = await house.finished(conversation, "", answers=(Approval("c1", True),))
+        (step,) = await house.wiring.store.run_steps(asking.id)
+        assert asked.tool_ns is None
+        assert step.tool_ns
+        assert step.step_ns == (step.llm_ns or 0) + step.tool_ns
+        assert (step.status, step.stop_reason) == ("success", "requires_approval")
+        assert [s.tool_ns for s in await house.wiring.store.run_steps(answering.id)] == [None]
+
+
 async def test_steps_know_their_times_and_every_kind_of_token(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent("look")

@@ -45,6 +45,8 @@ async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
             first_event=run.last_event + 1,
             duration_ns=run.total_duration_ns or wiring.clock.monotonic_ns() - began_ns(run, wiring.clock),
             decided_by=by,
+            step=None if situation.step is None or run.queued else replace(situation.step, status="cancelled"),
+            step_is_new=False,
         )
         try:
             return await wiring.store.settle_resting(run.id, draw_up(facts))

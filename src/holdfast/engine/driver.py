@@ -17,7 +17,6 @@ from holdfast.core.budget import seconds_spent
 from holdfast.core.errors import AskedWrongly, LostLease
 from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.loop import decide
-from holdfast.core.messages import ToolReturnsBody
 from holdfast.core.records import Run
 from holdfast.core.request import RunRequest
 from holdfast.core.state import (
@@ -167,8 +166,8 @@ class Driver:
         first_event, records = await self._journal.settle()
         effects = self._effects
         edits = effects.edits_of(happened)
-        if any(isinstance(draft.body, ToolReturnsBody) for draft in decision.messages):
-            effects.note_tool_time(cut_off=isinstance(happened, CancelAsked))
+        if self._state.calls and not decision.state.calls:
+            effects.end_tools(cut_off=isinstance(happened, CancelAsked))
         drawn = draw_up(
             Drawn(
                 decision=decision,

@@ -61,7 +61,7 @@ class Effects:
         self._traced: ModelCall | None = None  # to be traced once its step is written
         self._edits: dict[str, tuple[MemoryEdit, ...]] = {}  # by call, until its result is written
         self._tools_began_ns: int | None = None
-        self._last_step: Step | None = None
+        self._last_step = scene.step
         self.began_ns = began_ns(run, wiring.clock)
         self.under_way: set[asyncio.Task[Happened]] = set()
         self.step: Step | None = None  # as the next checkpoint writes it
@@ -210,14 +210,14 @@ class Effects:
         """The memory edits of a tool that has settled, given once."""
         return self._edits.pop(happened.call_id, ()) if isinstance(happened, ToolSettled) else ()
 
-    def note_tool_time(self, *, cut_off: bool) -> None:
-        """The step's tools are done, or cut off: its row gets their time with the message of their results."""
-        if self._last_step is not None and self._tools_began_ns is not None:
-            tool_ns = self._wiring.clock.monotonic_ns() - self._tools_began_ns
-            spent = (self._last_step.llm_ns or 0) + tool_ns
-            status = "cancelled" if cut_off else self._last_step.status
-            self.step = replace(self._last_step, status=status, tool_ns=tool_ns, step_ns=spent)
-        self._tools_began_ns = None
+    def end_tools(self, *, cut_off: bool) -> None:
+        """The step's calls are done, or cut off, some perhaps before they began: its row says so, with their time."""
+        step, began_ns, self._tools_began_ns = self._last_step, self._tools_began_ns, None
+        if step is not None and began_ns is not None:
+            tool_ns = self._wiring.clock.monotonic_ns() - began_ns
+            self.step = step = replace(step, tool_ns=tool_ns, step_ns=(step.llm_ns or 0) + tool_ns)
+        if step is not None and cut_off:
+            self.step = replace(step, status="cancelled")
 
     def written(self, step: Step | None) -> None:
         """A checkpoint has stored what was kept for it; a model call whose step is durable gets its trace."""

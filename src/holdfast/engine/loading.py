@@ -33,6 +33,7 @@ def scene_of(situation: Situation, context: tuple[Message, ...], request: RunReq
         version=situation.version,
         next_seq=situation.next_seq,
         override_system=request.override_system if request else None,
+        step=situation.step,
     )
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from holdfast.core.errors import Broken
 from holdfast.core.messages import Draft, Message, SystemBody
 from holdfast.core.prompt import compile_system
-from holdfast.core.records import Agent, Block, Conversation, Tool
+from holdfast.core.records import Agent, Block, Conversation, Step, Tool
 from holdfast.ports.ids import new_id
 from holdfast.ports.runs import Change, RunStore, Situation
 from holdfast.ports.toolbox import MemoryEdit
@@ -31,6 +31,7 @@ class Scene:
     version: int
     next_seq: int
     override_system: str | None = None
+    step: Step | None = None  # the step whose calls were open when the run was taken up
     stale: bool = False  # the rows know better: this context is not to be kept for the next run
 
     def write_up(self, drafts: tuple[Draft, ...], run_id: str | None, now: datetime) -> tuple[Message, ...]:

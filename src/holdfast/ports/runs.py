@@ -102,6 +102,7 @@ class Situation:
     context_tokens: int | None = None  # as the last change left it
     calls: tuple[Call, ...] = ()
     turn_id: str | None = None  # the turn that the open calls belong to
+    step: Step | None = None  # the step that they belong to, which may be an earlier run's
     called: tuple[str, ...] = ()
     last_result: str | None = None
     allowances: tuple[Allowance, ...] = ()

@@ -14,6 +14,7 @@ from holdfast.core.request import RunRequest
 from holdfast.ports.runs import Situation
 from holdfast.storage.ledger import called_in_turn, unreturned
 from holdfast.storage.rows import from_row
+from holdfast.storage.steps import step_of
 from holdfast.storage.tables import (
     agent_blocks,
     agent_tools,
@@ -75,6 +76,7 @@ def situation(connection: Connection, conversation_id: str, known_version: int |
         context_tokens=row["context_tokens"],
         calls=calls,
         turn_id=turn_id,
+        step=step_of(connection, steps[0]) if steps else None,
         called=called,
         last_result=last_result,
         allowances=allowances_of(connection, conversation_id),

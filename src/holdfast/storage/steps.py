@@ -68,6 +68,11 @@ def step_value(row: RowMapping) -> Step:
     return Step(**{**rest, **lists, "usage": Usage(*(row[name] for name in names))})
 
 
+def step_of(connection: Connection, step_id: str) -> Step | None:
+    row = connection.execute(select(steps).where(steps.c.id == step_id)).mappings().first()
+    return None if row is None else step_value(row)
+
+
 def steps_of_run(connection: Connection, run_id: str) -> tuple[Step, ...]:
     query = select(steps).where(steps.c.run_id == run_id).order_by(steps.c.created_at, steps.c.id)
     return tuple(step_value(row) for row in connection.execute(query).mappings())

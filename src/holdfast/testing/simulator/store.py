@@ -45,6 +45,7 @@ class MemoryStore(Tables):
             context_tokens=line.context_tokens,
             calls=tuple(row.call for row in rows),
             turn_id=turn_id,
+            step=self._step(rows[0].call.step_id) if rows else None,
             called=called,
             last_result=last,
             allowances=tuple(line.allowances),
@@ -60,6 +61,9 @@ class MemoryStore(Tables):
         answers.sort(key=lambda message: message.seq)
         requests = [RunRequest.from_json(self.runs[message.run_id or ""].run.request) for message in answers]
         return tuple(draft for request in requests for draft in request.messages)
+
+    def _step(self, step_id: str) -> Step | None:
+        return next((step for row in self.runs.values() for step in row.steps if step.id == step_id), None)
 
     def _line(self, conversation_id: str) -> Line:
         if (line := self.lines.get(conversation_id)) is None:

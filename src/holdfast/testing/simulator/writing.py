@@ -32,8 +32,9 @@ def run_values(change: Change) -> dict[str, Any]:
 def write(tables: Tables, line: Line, row: RunRow | None, change: Change, now: datetime) -> None:
     if change.touches_context:
         _write_context(tables, line, row, change)
-    if change.step is not None and row is not None:
-        row.steps = [step for step in row.steps if step.id != change.step.id] + [change.step]
+    if change.step is not None:
+        owner = tables.runs[change.step.run_id]  # an answer's tools belong to the step that asked
+        owner.steps = [step for step in owner.steps if step.id != change.step.id] + [change.step]
     _write_calls(tables, line, row, change, now)
     for ruling in change.rulings:
         by = ruling.by or change.decided_by
