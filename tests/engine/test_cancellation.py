@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from typing import get_args
 
 import pytest
 
 from engine.house import House, opened
-from holdfast.core.errors import AskedWrongly, LostLease
+from holdfast.core.errors import AskedWrongly, Broken, LostLease
+from holdfast.core.lifecycle import RunStatus, StopReason, status_for
 from holdfast.core.messages import Approval, ToolReturnsBody
 from holdfast.core.records import Run
 from holdfast.ports.history import MessageScope
@@ -303,3 +305,32 @@ async def test_a_run_at_rest_cannot_be_written_to(database_url: str) -> None:
             assert not await house.wiring.store.settle_resting(run.id, change)
             assert await house.engine.cancel(run)
             assert await house.history.run(DEFAULT_ACTOR, run.id) == run
+
+
+async def test_a_change_that_the_lifecycle_does_not_list_cannot_be_written(database_url: str) -> None:
+    async with opened(database_url) as house:
+        store = house.wiring.store
+
+        async def resting(conversation: str, status: RunStatus, stop: StopReason) -> Change:
+            now = await store.situation(conversation)
+            return Change(conversation, now.version, now.next_seq, rest=Rest(status, stop, house.wiring.clock.now(), 0))
+
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        waiting = await house.finished(conversation)
+        for stop in get_args(StopReason):
+            if stop != "cancelled":
+                assert not await store.settle_resting(waiting.id, await resting(conversation, status_for(stop), stop))
+        with pytest.raises(Broken, match="rests as failed"):
+            await store.settle_resting(waiting.id, await resting(conversation, "cancelled", "error"))
+        assert await house.history.run(DEFAULT_ACTOR, waiting.id) == waiting
+
+        at_work = await house.agent()
+        house.model.script(Hang())
+        run = await house.start(at_work)
+        await house.model_called(2)
+        lease = Lease(run.id, "test", 1, house.wiring.clock.now())
+        for status in ("created", "running", "cancelled"):
+            with pytest.raises(Broken, match="rests as completed"):
+                await store.checkpoint(lease, await resting(at_work, status, "end_turn"))
+        assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "running"

@@ -86,6 +86,12 @@ def check_run_change(before: RunStatus, after: RunStatus, stop_before: StopReaso
         raise Broken(f"A run cannot go from {before} ({stop_before}) to {after}.")
 
 
+def check_rest(status: RunStatus, stop: StopReason) -> None:
+    """Raises `Broken` if a run cannot rest in this status for this reason."""
+    if status != status_for(stop):
+        raise Broken(f"A run that stopped because of {stop} rests as {status_for(stop)}, not as {status}.")
+
+
 def check_call_change(before: CallStatus, after: CallStatus) -> None:
     if before != after and after not in CALL_CHANGES[before]:
         raise Broken(f"A tool call cannot go from {before} to {after}.")

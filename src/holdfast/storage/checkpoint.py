@@ -14,6 +14,7 @@ from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
 from holdfast.core.codec import encode
 from holdfast.core.errors import Broken, LostLease
+from holdfast.core.lifecycle import RunStatus, check_rest
 from holdfast.core.messages import Message
 from holdfast.core.records import Run
 from holdfast.ports.runs import Change, Lease, Rest, StaleSituation
@@ -22,7 +23,7 @@ from holdfast.storage.allowances import write_allowances
 from holdfast.storage.ledger import write_calls
 from holdfast.storage.memory import write_edit
 from holdfast.storage.outbox import announce
-from holdfast.storage.prepared import FENCED, fenced, set_where
+from holdfast.storage.prepared import ACTIVE_RUN, FENCED, fenced, may_become, set_where
 from holdfast.storage.steps import write_step
 from holdfast.storage.tables import agents, context, conversations, events, messages, runs
 from holdfast.storage.used_tools import names_of_used_tools, write_used_tools
@@ -34,7 +35,7 @@ _INSERT_EVENTS = insert(events)
 
 def checkpoint(connection: Connection, lease: Lease, change: Change, now: datetime) -> bool:
     """Write a change as the lease holder; True if a cancel was asked for meanwhile."""
-    after = change.rest.status if change.rest else "running"
+    after = rested(change.rest) if change.rest else "running"
     values = {"status": after, "lease_expires_at": lease.expires_at} | run_values(change)
     row = fenced(connection, lease.run_id, lease.epoch, values)
     if row is None:
@@ -47,9 +48,10 @@ def settle_resting(connection: Connection, run_id: str, change: Change, now: dat
     """Write a change to a run that waits for a human or in the queue. False if somebody else was faster."""
     if change.rest is None:
         raise Broken("A waiting run can only be changed by bringing it to rest again.")
-    asks = and_(runs.c.status == "completed", runs.c.stop_reason == "requires_approval")
-    fence = update(runs).where(runs.c.id == run_id, or_(asks, and_(runs.c.status == "created", runs.c.queued)))
-    fence = fence.values(status=change.rest.status, **run_values(change)).returning(*FENCED)
+    after = rested(change.rest)
+    nobodys = or_(~ACTIVE_RUN, and_(runs.c.status == "created", runs.c.queued))
+    fence = update(runs).where(runs.c.id == run_id, nobodys, may_become(after))
+    fence = fence.values(status=after, **run_values(change)).returning(*FENCED)
     row = connection.execute(fence).mappings().first()
     if row is None:
         return False
@@ -78,6 +80,12 @@ def idle_change(connection: Connection, change: Change, now: datetime) -> None:
     query = select(conversations.c.org_id, conversations.c.agent_id).where(conversations.c.id == change.conversation_id)
     owner = connection.execute(query).mappings().one()
     _write(connection, {"id": None, "turn_id": None, **owner}, change, now)
+
+
+def rested(rest: Rest) -> RunStatus:
+    """The status that a run comes to rest in; what the lifecycle does not know is a bug of ours."""
+    check_rest(rest.status, rest.stop_reason)
+    return rest.status
 
 
 def run_values(change: Change) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, Update, bindparam, or_, update
+from sqlalchemy import Connection, Table, Update, and_, bindparam, or_, update
+from sqlalchemy.sql.elements import ColumnElement
 
-from holdfast.core.lifecycle import sources_of
+from holdfast.core.errors import Broken
+from holdfast.core.lifecycle import RunStatus, sources_of
 from holdfast.storage.run_tables import runs
 
 ACTIVE_RUN = or_(*(runs.c.status == status for status in sorted(sources_of("running"))))
@@ -32,14 +34,24 @@ def _update(table: Table, where: tuple[str, ...], values: tuple[str, ...]) -> Up
 
 
 def fenced(connection: Connection, run_id: str, epoch: int, values: Mapping[str, Any]) -> Any:
-    """UPDATE an active run as its lease holder; the run's row, or None if it is not ours any more."""
+    """UPDATE an active run as its lease holder; the run's row, or None if it is not ours any more. A status among the
+    values must be one that an active run can come to."""
     where = {"id": run_id, "lease_epoch": epoch}
-    return connection.execute(_fence(tuple(values)), _parameters(where, values)).mappings().first()
+    statement = _fence(tuple(values), values.get("status", "running"))
+    return connection.execute(statement, _parameters(where, values)).mappings().first()
 
 
 @lru_cache(maxsize=64)
-def _fence(values: tuple[str, ...]) -> Any:
-    return _update(runs, ("id", "lease_epoch"), values).where(ACTIVE_RUN).returning(*FENCED)
+def _fence(values: tuple[str, ...], after: RunStatus) -> Any:
+    return _update(runs, ("id", "lease_epoch"), values).where(ACTIVE_RUN, may_become(after)).returning(*FENCED)
+
+
+def may_become(after: RunStatus) -> ColumnElement[bool]:
+    """The run is in a status from which it may come to this one. Those that rest may only while a human is asked."""
+    if not (sources := sources_of(after)):
+        raise Broken(f"A run cannot become {after}.")
+    asks = and_(runs.c.status == "completed", runs.c.stop_reason == "requires_approval")
+    return or_(*(asks if before == "completed" else runs.c.status == before for before in sorted(sources)))
 
 
 FENCED = (

@@ -141,7 +141,7 @@ def _begin(
     if lease is not None:
         row |= {"lease_epoch": lease.epoch, "lease_owner": lease.owner, "lease_expires_at": lease.expires_at}
     if change is not None:
-        row |= checkpoints.run_values(change) | ({"status": change.rest.status} if change.rest else {})
+        row |= checkpoints.run_values(change) | ({"status": checkpoints.rested(change.rest)} if change.rest else {})
     connection.execute(_INSERT, row)
     write_keys(connection, run, now)
     if change is not None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from holdfast.core.errors import Broken, Conflict, ConversationBusy, LostLease, NotFound
-from holdfast.core.lifecycle import ACTIVE, CALL_CHANGES
+from holdfast.core.lifecycle import ACTIVE, CALL_CHANGES, check_rest, sources_of
 from holdfast.core.messages import ApprovalResponseBody, Draft, Message, plain_text
 from holdfast.core.records import Conversation, Run, Step
 from holdfast.core.request import RunRequest
@@ -177,6 +177,8 @@ class MemoryStore(Tables):
     def checkpoint(self, lease: Lease, change: Change, now: datetime) -> bool:
         row = self._fenced(lease)
         line = self.lines[row.run.conversation_id]
+        if change.rest is not None:
+            check_rest(change.rest.status, change.rest.stop_reason)
         self._check(line, change)
         row.expires_at = lease.expires_at
         row.run = replace(row.run, status=change.rest.status if change.rest else "running", **run_values(change))
@@ -211,8 +213,9 @@ class MemoryStore(Tables):
         if change.rest is None:
             raise Broken("A waiting run can only be changed by bringing it to rest again.")
         row = self.runs[run_id]
+        check_rest(change.rest.status, change.rest.stop_reason)
         asks = row.run.status == "completed" and row.run.stop_reason == "requires_approval"
-        if not asks and not _in_queue(row):
+        if not (asks or _in_queue(row)) or row.run.status not in sources_of(change.rest.status):
             return False
         line = self.lines[row.run.conversation_id]
         self._check(line, change)
