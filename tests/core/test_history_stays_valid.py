@@ -1,4 +1,5 @@
-"""Promise 3, over random histories: each call has exactly one return and the next message is accepted.
+"""Promise 3, over random histories: each call has exactly one return, vendors accept the context, and the next message
+is accepted.
 
 A model of a run: it applies decisions to a context and a ledger, picks at random what happens next among what can
 happen, and crashes, cancels and restarts at will. Hypothesis prints the history that breaks it.
@@ -47,6 +48,8 @@ from holdfast.core.state import (
     Terms,
     ToolSettled,
 )
+from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn, turns
+from holdfast.testing.request_reading import as_messages, unpaired
 
 TOOLS = ("look", "pay", "send", "count")
 
@@ -160,6 +163,18 @@ class World:
         assert set(asked) - set(returned) == open_now, "a call was forgotten"
         if complete:
             assert not open_now
+        assert unpaired(as_messages(_sent(turn) for turn in turns(as_messages(self.context)))) is None
+
+
+def _sent(turn: Turn) -> Body:
+    """As a vendor's server reads it."""
+    match turn:
+        case AssistantTurn(parts=parts, calls=calls):
+            return AssistantBody(parts, calls)
+        case ResultsTurn(results=results):
+            return ToolReturnsBody(results)
+        case SpokenTurn(body=body):
+            return body
 
 
 @settings(max_examples=400, deadline=None)

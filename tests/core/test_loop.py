@@ -15,6 +15,7 @@ from holdfast.core.messages import (
     ToolResult,
     ToolReturnsBody,
     UserBody,
+    plain_text,
 )
 from holdfast.core.state import (
     CallModel,
@@ -283,8 +284,20 @@ def test_a_started_call_found_by_somebody_else_is_shown_to_a_human() -> None:
     assert decision.stop == "requires_approval"
     assert [c.status for c in decision.calls] == ["unknown"]
     assert started(decision) == []
+    (asked,) = (draft.body for draft in decision.messages)
+    assert isinstance(asked, ApprovalRequestBody)
+    assert "may have taken effect" in plain_text(asked.parts)
     answered = decide(decision.state, DecisionsGiven((Approval("call_pay", True),)))
     assert started(answered) == ["call_pay"]
+
+
+def test_whatever_ends_a_call_that_was_lost_the_model_is_told_that_it_may_have_taken_effect() -> None:
+    before = decide(state("pay"), replied(call("pay"))).state
+    lost = decide(before, Recovered("message-9")).state
+    refusal = DecisionsGiven((Approval("call_pay", False, "no"),))
+    for ended in (decide(lost, refusal), decide(lost, CancelAsked()), decide(before, Crashed("bug"))):
+        (returned,) = returns(ended)
+        assert "its outcome is unknown" in str(returned.content)
 
 
 def test_the_tools_policy_can_be_to_run_again_or_to_tell_the_model() -> None:

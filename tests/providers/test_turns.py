@@ -14,7 +14,7 @@ from holdfast.core.messages import (
     ToolReturnsBody,
     UserBody,
 )
-from holdfast.providers.turns import NO_RESULT, AssistantTurn, ResultsTurn, SpokenTurn, turns
+from holdfast.providers.turns import NO_RESULT, AssistantTurn, ResultsTurn, SpokenTurn, begins_a_turn, turns
 from holdfast.testing.request_reading import as_messages
 
 A, B = ToolCall("a", "look", "{}"), ToolCall("b", "delete", "{}")
@@ -49,6 +49,21 @@ def test_a_reply_with_allowed_and_gated_calls_is_one_turn() -> None:
             ]
         )
     ) == [SpokenTurn(ASKED), AssistantTurn((Text("Both."),), (A, B)), ResultsTurn(returned.results)]
+
+
+def test_a_call_that_was_asked_about_again_was_made_once() -> None:
+    """Its outcome was lost: with an approval or without one before that."""
+    again = (
+        ApprovalRequestBody((A,), (Text("It was lost."),)),
+        ApprovalResponseBody((Approval("a", True),)),
+        done("a"),
+    )
+    once = [SpokenTurn(ASKED), AssistantTurn((), (A,)), ResultsTurn(done("a").results)]
+    approved = ApprovalResponseBody((Approval("a", True),))
+    for before in ([AssistantBody((), (A,))], [ApprovalRequestBody((A,)), approved]):
+        messages = as_messages([ASKED, *before, *again])
+        assert turns(messages) == once
+        assert not begins_a_turn(messages, len(messages) - 3)
 
 
 def test_an_unanswered_approval_is_given_a_result_that_says_so() -> None:

@@ -20,6 +20,7 @@ NOTHING_WAITS = (
     "Cannot process approval response: No tool call is currently awaiting approval. "
     "Please send a regular message to interact with the agent."
 )
+LOST = "The server stopped while this tool was running, so its outcome is unknown. It was not run again."
 CHANGED_TOOL = (
     "Error: the tool {name} was changed after approval was asked for, so the approval is void and it was not run. "
     "Call it again if it is still needed."
@@ -119,7 +120,9 @@ def closed(call: Call, reason: str) -> Call:
 
 
 def denial(call: Call, reason: str | None) -> ToolResult:
-    text = f"Error: request to call tool denied. User reason: {reason}"
+    """A call that was lost may have taken effect, whatever is said about it now; the model must not think otherwise."""
+    said = LOST if call.status == "unknown" else "request to call tool denied."
+    text = f"Error: {said} User reason: {reason}"
     return ToolResult(call.call.id, "error", text, name=call.call.name)
 
 

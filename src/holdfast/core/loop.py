@@ -29,6 +29,7 @@ from holdfast.core.messages import (
     AssistantBody,
     Draft,
     Text,
+    ToolCall,
     ToolResult,
     UserBody,
 )
@@ -205,7 +206,10 @@ def _out_of_time(state: State, over: BudgetSpent) -> Decision:
 
 
 def _crashed(state: State, message: str) -> Decision:
-    """Our own bug must not brick the agent: close what is open, say what happened, and rest."""
+    """Our own bug must not brick the agent: close what is open, say what happened, and rest. What was started may have
+    taken effect."""
+    lost = (replace(call, status="unknown") if call.status == "started" else call for call in state.calls)
+    state = replace(state, calls=tuple(lost))
     closed = _closed(state, "error", "The server failed while working on this request.")
     return replace(closed, failure=Failure("internal_error", message))
 
@@ -224,6 +228,15 @@ def _closed(state: State, stop: StopReason, reason: str, before: tuple[Draft, ..
     return Decision(replace(state, calls=(), follow_ups=()), tuple(drafts), changed, stop=stop, rulings=rulings)
 
 
+def _asking_about(lost: tuple[ToolCall, ...]) -> str:
+    """For clients that show an approval like any other: whoever approves must know that it is the second time."""
+    names = ", ".join(dict.fromkeys(call.name for call in lost))
+    return (
+        f"The server stopped while {names} was running, so it may have taken effect already. "
+        "Approve to run it again, deny to leave it, or answer with its result."
+    )
+
+
 def _recovered(state: State, request_id: str) -> Decision:
     """Go on from the rows. The outcome of a call that somebody else had started is unknown: by its tool's policy
     it runs again, or a human is asked through the ordinary approval flow, or the model is told."""
@@ -233,6 +246,6 @@ def _recovered(state: State, request_id: str) -> Decision:
     if not calls:
         return tooling.ask_model(state, state.follow_ups)
     if lost := tuple(call.call for call in calls if call.status == "unknown"):
-        ask = Draft(ApprovalRequestBody(lost), request_id, calls[0].step_id)
+        ask = Draft(ApprovalRequestBody(lost, (Text(_asking_about(lost)),)), request_id, calls[0].step_id)
         return Decision(state, (ask,), touched, stop="requires_approval")
     return tooling.go_on(state, touched=touched)

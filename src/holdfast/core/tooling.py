@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.core import limits
-from holdfast.core.answers import CHANGED_TOOL
+from holdfast.core.answers import CHANGED_TOOL, LOST
 from holdfast.core.gate import Verdict, judge_call
 from holdfast.core.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
 from holdfast.core.rules import is_terminal, must_call_a_tool, offered, prefilled
 from holdfast.core.state import Call, CallModel, Decision, Loadout, ModelReplied, Ruling, RunTools, State
-
-LOST = "The server stopped while this tool was running, so its outcome is unknown. It was not run again."
 
 
 def ask_model(state: State, messages: Sequence[Draft] = ()) -> Decision:

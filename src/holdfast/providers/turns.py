@@ -63,6 +63,8 @@ def turns(messages: Iterable[Message]) -> list[Turn]:
             case AssistantBody(parts=parts, calls=calls):
                 gathering.close()
                 gathering.reply(parts, calls)
+            case ApprovalRequestBody(calls=calls) if gathering.waits_for(calls):
+                continue  # asked about again, because its outcome was lost: the model made the call once
             case ApprovalRequestBody(parts=parts, calls=calls):
                 if gathering.settling:
                     gathering.close()
@@ -78,13 +80,16 @@ def turns(messages: Iterable[Message]) -> list[Turn]:
     return gathering.turns
 
 
+_OF_THE_SAME_TURN = (AssistantBody, ApprovalRequestBody, ApprovalResponseBody)
+
+
 def begins_a_turn(messages: Sequence[Message], index: int) -> bool:
     """Whether the turns before this message and those from it on can be made apart from each other."""
     match messages[index].body:
         case AssistantBody():
             return True
         case ApprovalRequestBody():
-            return index == 0 or not isinstance(messages[index - 1].body, AssistantBody | ApprovalRequestBody)
+            return index == 0 or not isinstance(messages[index - 1].body, _OF_THE_SAME_TURN)
         case _:
             return False
 
@@ -116,6 +121,9 @@ class _Gathering:
         self._calls += calls
         for call in calls:
             self._waiting[call.id] = call.name
+
+    def waits_for(self, calls: tuple[ToolCall, ...]) -> bool:
+        return all(call.id in self._waiting for call in calls)
 
     def settle(self, results: Iterable[ToolResult]) -> None:
         self.settling = True

@@ -29,12 +29,13 @@ from typing import Any, get_args
 import orjson
 from aiohttp import web
 
-from holdfast.core.model import Usage
+from holdfast.core.model import ModelRequest, Usage
 from holdfast.providers.demo import CONTEXT_WINDOW
 from holdfast.testing import anthropic_wire, openai_wire
 from holdfast.testing.counting import COUNTED_AT
 from holdfast.testing.dialects import ANTHROPIC_MODELS, LISTED_AT, OPENAI_MODELS, SPOKEN_AT, Dialect
 from holdfast.testing.playing import hang, pause, play
+from holdfast.testing.request_reading import unpaired
 from holdfast.testing.script import (
     Count,
     Drop,
@@ -177,7 +178,10 @@ class ModelServer:
             self._changed.set()
 
     async def _play(self, request: web.Request, dialect: Dialect, body: Mapping[str, Any]) -> web.StreamResponse:
-        steps = self._next_steps(dialect, body)
+        asked = dialect.read(body)
+        if wrong := unpaired(asked.messages):
+            return web.json_response(dialect.failure(400, wrong), status=400)
+        steps = self._next_steps(asked)
         wire = dialect.wire(str(body.get("model") or request.match_info.get("model", "")))
         if steps and isinstance(fail := steps[0], Fail):
             said = dialect.failure(fail.status, fail.message) if fail.body is None else fail.body
@@ -196,10 +200,10 @@ class ModelServer:
             await response.write_eof()
         return response
 
-    def _next_steps(self, dialect: Dialect, body: Mapping[str, Any]) -> Sequence[Step]:
+    def _next_steps(self, asked: ModelRequest) -> Sequence[Step]:
         if self._script:
             return self._script.popleft()
-        return demo_steps(dialect.read(body)) if self._always is None else self._always
+        return demo_steps(asked) if self._always is None else self._always
 
     async def _scripted(self, request: web.Request) -> web.Response:
         for reply in orjson.loads(await request.read()):

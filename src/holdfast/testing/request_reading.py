@@ -1,11 +1,11 @@
-"""Small helpers to read a vendor's request back into our own words, shared by both server-side wires."""
+"""Reads a vendor's request back into our own words, and says why vendors would refuse it; shared by all wires."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from holdfast.core.messages import Body, Image, Message
+from holdfast.core.messages import AssistantBody, Body, Image, Message, ToolReturnsBody
 
 _ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -16,6 +16,27 @@ def as_messages(bodies: Iterable[Body]) -> list[Message]:
         Message(f"message-{seq}", "agent-wire", "conversation-wire", seq, _ANY_TIME, body)
         for seq, body in enumerate(bodies)
     ]
+
+
+def unpaired(messages: Iterable[Message]) -> str | None:
+    """Why vendors would refuse these: each call has an id of its own and exactly one result, right behind its turn."""
+    open_calls: set[str] = set()
+    for message in messages:
+        match message.body:
+            case ToolReturnsBody(results=results):
+                for result in results:
+                    if result.call_id not in open_calls:
+                        return f"a result for {result.call_id}, which is no call of the turn before"
+                    open_calls.discard(result.call_id)
+            case _ if open_calls:
+                return f"these calls have no result: {sorted(open_calls)}"
+            case AssistantBody(calls=calls):
+                open_calls = {call.id for call in calls}
+                if len(open_calls) < len(calls):
+                    return f"ids of calls must be unique: {[call.id for call in calls]}"
+            case _:
+                pass
+    return f"these calls have no result: {sorted(open_calls)}" if open_calls else None
 
 
 def image_of_url(url: str) -> Image:
