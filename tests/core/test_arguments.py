@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import arguments
+from holdfast.core import arguments, conformity
 from holdfast.core.arguments import parse_arguments
 from holdfast.core.errors import TellTheModel
 
@@ -137,7 +137,86 @@ def test_a_reference_to_itself_ends() -> None:
     assert parse_arguments('{"a": 1}', {"properties": {"a": {"$ref": "#/properties/a"}}}) == {"a": 1}
 
 
-def test_a_pattern_that_could_take_for_ever_is_left_to_the_tool() -> None:
-    evil = {"properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
-    text = "a" * 200 + "!"
+SLOW_PATTERNS = [
+    "^(a+)+$",
+    r"^\w*\w*\w*\w*\w*\w*$",
+    r"\w+\w+\w+\w+$",
+    "^" + "a?" * 40 + "b$",
+    "^(a|a)(a|a)" + "(a|a)" * 30 + "$",
+    "^(a?){40}$",
+    r"^(\w*)\1\1$",
+    "^(?=(a*)*$)",
+]
+
+
+@pytest.mark.parametrize("pattern", SLOW_PATTERNS)
+def test_a_pattern_that_could_take_for_ever_is_left_to_the_tool(pattern: str) -> None:
+    evil = {"properties": {"a": {"type": "string", "pattern": pattern}}}
+    text = "a" * 80 + "!"
     assert parse_arguments(json.dumps({"a": text}), evil) == {"a": text}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        (r"^\d{4}-\d{2}-\d{2}$", "2026-11-16", "2026-11-1"),
+        (r"^[^@\s]+@[^@\s]+$", "a@example.org", "a@b@c"),
+        ("^(red|green|blue)$", "green", "greenish"),
+        ("^(?:ab)?c{2,3}[.]?$", "abcc", "abc"),
+        (r"\.pdf$", "a.pdf", "a.pdf.exe"),
+        ("^[]x-]+$", "x-]", "y"),
+    ],
+)
+def test_a_plain_pattern_is_checked(pattern: str, fits: str, does_not: str) -> None:
+    schema = {"properties": {"a": {"type": "string", "pattern": pattern}}}
+    assert parse_arguments(json.dumps({"a": fits}), schema) == {"a": fits}
+    assert "must match the pattern" in told(json.dumps({"a": does_not}), schema)
+
+
+SAME_TWICE = {"anyOf": [{"$ref": "#/$defs/node"}, {"$ref": "#/$defs/node"}]}
+DOUBLING = {
+    "properties": {"a": {"$ref": "#/$defs/node"}},
+    "$defs": {"node": {"properties": {"next": SAME_TWICE, "word": {"type": "string"}}}},
+}
+
+
+def test_a_schema_that_doubles_the_work_at_every_level_refuses_in_time() -> None:
+    """Without a bound this would take 2 to the 60th steps: no time bound of ours is needed for it to be seen."""
+    value: dict[str, Any] = {"word": 1}
+    for _ in range(60):
+        value = {"next": value}
+    assert f"cannot be checked in {conformity.STEPS} steps" in told(json.dumps({"a": value}), DOUBLING)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"enum": [f"word {number}" for number in range(20_000)]},
+        {"type": "object", "required": [f"word {number}" for number in range(20_000)]},
+        {"allOf": [{"type": "object"}] * 20_000},
+        {"pattern": "^" + "a?" * 9 + "$"},
+    ],
+)
+def test_a_long_list_times_a_long_schema_is_refused_in_time(inner: dict[str, Any]) -> None:
+    schema = {"properties": {"a": {"type": "array", "items": inner}}}
+    item: Any = "a" * 40 + "!" if "pattern" in inner else {}
+    assert f"cannot be checked in {conformity.STEPS} steps" in told(json.dumps({"a": [item] * 5_000}), schema)
+
+
+def test_a_list_as_long_as_models_write_is_checked_whole() -> None:
+    schema = {"properties": {"a": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}}}}
+    assert "a[2999] must match" in told(json.dumps({"a": ["abc"] * 2_999 + ["9"]}), schema)
+
+
+def test_a_schema_nested_past_the_stack_is_a_fault_and_no_crash() -> None:
+    deep: dict[str, Any] = {"type": "integer"}
+    for _ in range(20_000):
+        deep = {"allOf": [deep]}
+    assert "cannot be checked" in told('{"a": 1}', {"properties": {"a": deep}})
+
+
+def test_faults_of_options_in_options_stay_short() -> None:
+    value: dict[str, Any] = {"word": 1}
+    for _ in range(8):
+        value = {"next": value}
+    assert len(told(json.dumps({"a": value}), DOUBLING)) < 2_000

@@ -4,21 +4,24 @@
 additionalProperties, items, anyOf, oneOf, allOf, the usual bounds, pattern, and $ref into the schema itself; every
 other keyword is ignored. All faults are collected, each with its place, so that the model hears of all at once.
 
+A schema can ask for endless work (options in options that refer to each other, long lists of names), and this runs in
+the server: one check takes at most `STEPS`, past which the arguments are refused. `patterns` bounds its own part.
+
 Two things are mended since nothing is lost: 3.0 for an integer becomes 3, and null for an optional property that knows
 no null means that it was left out (strict mode makes models write that). Nothing else is converted.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from holdfast.core import patterns
+
 DEEPEST_REFERENCE = 100
-# Patterns come from tool authors and run in the server: long texts and repeated groups could take exponential time,
-# so those are left to the tool itself to check.
-PATTERN_TEXT_CHARACTERS = 256
-_REPEATED_GROUP = re.compile(r"\)[*+{]")
+STEPS = 20_000  # a tenth of a second; a value of so many parts is not what a model writes
+STEPS_OF_A_PATTERN = 500  # of those that `patterns` counts, in the time of one of ours
+FAULT_CHARACTERS = 500  # options in options tell each other's faults
 
 Schema = Mapping[str, Any]
 
@@ -33,11 +36,28 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+class TooMuchWork(Exception):
+    """The check has taken all the steps that it may take."""
+
+
+class Steps:
+    """What one check has left, options and all."""
+
+    def __init__(self) -> None:
+        self._left = STEPS
+
+    def take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise TooMuchWork
+
+
 class Checker:
     """One check of one value. `faults` holds what is wrong, in the order found."""
 
-    def __init__(self, root: Schema) -> None:
+    def __init__(self, root: Schema, steps: Steps | None = None) -> None:
         self._root = root
+        self._steps = steps or Steps()
         self.faults: list[str] = []
 
     def check_arguments(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -46,11 +66,18 @@ class Checker:
         if "properties" in schema:
             schema.setdefault("additionalProperties", False)
         schema["type"] = "object"
-        checked: dict[str, Any] = self.check(given, schema, "")
+        try:
+            checked: dict[str, Any] = self.check(given, schema, "")
+        except (TooMuchWork, RecursionError):
+            self.faults = [
+                f"the arguments cannot be checked in {STEPS} steps: send less, or simplify the tool's schema"
+            ]
+            return given
         return checked
 
     def check(self, value: Any, schema: Any, place: str, depth: int = 0) -> Any:
         """The value, mended where that loses nothing."""
+        self._steps.take(1)
         if not isinstance(schema, Mapping):
             if schema is False:
                 self._fault(place, "is not allowed here")
@@ -73,7 +100,8 @@ class Checker:
         return value
 
     def _fault(self, place: str, what: str) -> None:
-        self.faults.append(f"{place or 'the arguments'} {what}")
+        fault = f"{place or 'the arguments'} {what}"
+        self.faults.append(fault if len(fault) <= FAULT_CHARACTERS else f"{fault[:FAULT_CHARACTERS]}…")
 
     def _check_referred(self, value: Any, schema: Schema, place: str, depth: int) -> Any:
         target: Any = self._root
@@ -101,6 +129,8 @@ class Checker:
 
     def _check_choice(self, value: Any, schema: Schema, place: str) -> None:
         choices = schema.get("enum")
+        if isinstance(choices, list):
+            self._steps.take(len(choices))
         if isinstance(choices, list) and not any(_same(value, choice) for choice in choices):
             self._fault(place, f"must be one of {_shown(choices)}")
         if "const" in schema and not _same(value, schema["const"]):
@@ -118,7 +148,7 @@ class Checker:
         """The first option that fits. One option that is nearly it is told in detail, else only that none fits."""
         attempts: list[list[str]] = []
         for option in options:
-            attempt = Checker(self._root)
+            attempt = Checker(self._root, self._steps)
             result = attempt.check(value, option, place, depth)
             if not attempt.faults:
                 return result
@@ -135,13 +165,14 @@ class Checker:
     def _check_text(self, value: str, schema: Schema, place: str) -> None:
         self._check_bounds(len(value), schema, place, ("minLength", "maxLength", "characters"))
         pattern = schema.get("pattern")
-        if not isinstance(pattern, str) or len(value) > PATTERN_TEXT_CHARACTERS or _REPEATED_GROUP.search(pattern):
+        if not isinstance(pattern, str):
             return
-        try:
-            if not re.search(pattern, value):
-                self._fault(place, f"must match the pattern {pattern}")
-        except (re.error, RecursionError, OverflowError):
+        self._steps.take(min(len(pattern), patterns.PATTERN_CHARACTERS) // 2)  # it is compiled
+        if (most := patterns.steps(pattern, len(value))) > patterns.STEPS:
             return
+        self._steps.take(most // STEPS_OF_A_PATTERN)
+        if patterns.matches(pattern, value) is False:
+            self._fault(place, f"must match the pattern {pattern}")
 
     def _check_number(self, value: float, schema: Schema, place: str) -> None:
         self._check_bounds(value, schema, place, ("minimum", "maximum", ""))
@@ -167,6 +198,7 @@ class Checker:
     def _check_object(self, value: dict[str, Any], schema: Schema, place: str, depth: int) -> dict[str, Any]:
         properties = schema.get("properties") or {}
         required = schema.get("required") or []
+        self._steps.take(len(required))
         extra = schema.get("additionalProperties", True)
         checked: dict[str, Any] = {}
         for name, item in value.items():
@@ -183,7 +215,7 @@ class Checker:
         return checked
 
     def _knows_null(self, schema: Any) -> bool:
-        attempt = Checker(self._root)
+        attempt = Checker(self._root, self._steps)
         attempt.check(None, schema, "")
         return not attempt.faults
 
