@@ -97,6 +97,35 @@ def test_a_change_of_source_is_read_again_and_may_rename(client: Letta) -> None:
     assert client.tools.retrieve(tool.id).name == "welcome"
 
 
+@pytest.mark.parametrize("by", ["source", "schema"])
+def test_a_tool_that_an_agent_has_is_not_renamed(client: Letta, http: httpx.Client, by: str) -> None:
+    """Its approval is known by its name: under another it would run without one."""
+    tool = client.tools.create(source_code=SOURCE, default_requires_approval=True)
+    agent = client.agents.create(model="demo/rehearsal", tool_ids=[tool.id], include_base_tools=False)
+    schema = {"name": "welcome", "parameters": {"type": "object", "properties": {}}}
+    change = {"source": {"source_code": SOURCE.replace("greet", "welcome")}, "schema": {"json_schema": schema}}[by]
+    refused = http.patch(f"/v1/tools/{tool.id}", json=change)
+    assert refused.status_code == 409
+    assert "greet is attached to 1 agent" in refused.json()["detail"]
+    client.tools.update(tool.id, source_code=SOURCE.replace("Greet", "Salute"))
+    assert client.tools.retrieve(tool.id).name == "greet"
+    client.agents.tools.detach(tool.id, agent_id=agent.id)
+    assert http.patch(f"/v1/tools/{tool.id}", json=change).json()["name"] == "welcome"
+    client.agents.tools.attach(tool.id, agent_id=agent.id)
+    rules = http.get(f"/v1/agents/{agent.id}").json()["tool_rules"]
+    assert ("requires_approval", "welcome") in {(rule["type"], rule["tool_name"]) for rule in rules}
+
+
+def test_a_tool_of_one_s_own_replaces_no_base_tool(client: Letta, http: httpx.Client) -> None:
+    base = {tool["name"]: tool for tool in http.post("/v1/tools/add-base-tools").json()}
+    for name in ("memory", "run_code"):
+        with pytest.raises(ConflictError, match=f"{name} is the name of a tool that is not made from source"):
+            client.tools.create(source_code=SOURCE.replace("greet", name))
+        assert http.get(f"/v1/tools/{base[name]['id']}").json() == base[name]
+    client.tools.delete(base["run_code"]["id"])
+    assert client.tools.create(source_code=SOURCE.replace("greet", "run_code")).tool_type == "custom"
+
+
 def test_base_tools_are_added_once_and_keep_their_ids(client: Letta, http: httpx.Client) -> None:
     first = http.post("/v1/tools/add-base-tools").json()
     again = http.post("/v1/tools/add-base-tools").json()

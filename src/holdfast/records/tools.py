@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from holdfast.core.errors import Invalid, NotFound
+from holdfast.core.errors import Conflict, Invalid, NotFound
 from holdfast.core.expiry import parse_expiry
 from holdfast.core.records import Actor, Tool
 from holdfast.core.tool_limits import own_limits
@@ -40,17 +40,11 @@ class Tools:
         self._clock = clock
 
     async def put(self, actor: Actor, given: Mapping[str, Any]) -> Tool:
-        """A new tool; one that has its name already is changed into it and keeps its id."""
+        """A new tool; one of source that has its name already is changed into it and keeps its id."""
         schema = schema_for(self._schemas, given["source_code"], given)
         told = _told(_settable(given), schema)
         new = _new_tool(actor, schema["name"], told, self._clock.now())
-        stamp: dict[str, Any] = {
-            "tool_type": CUSTOM,
-            "mcp": None,
-            "updated_at": new.updated_at,
-            "updated_by": actor.user_id,
-        }
-        return await self._store.put(new, lambda existing: replace(existing, **told, **stamp))
+        return await self._store.put(new, partial(_replaced, new, told))
 
     async def change(self, actor: Actor, tool_id: str, given: Mapping[str, Any]) -> Tool:
         alter = partial(changed, self._schemas, actor, given, self._clock.now())
@@ -89,8 +83,20 @@ class Tools:
         return await self._store.of_agent(actor, agent_id, page)
 
 
+def _replaced(new: Tool, told: Mapping[str, Any], existing: Tool) -> Tool:
+    """The tool of this name, made again. One that is not made from source is never replaced: agents that have it would
+    run this one in its place, without having been asked."""
+    if existing.tool_type != CUSTOM:
+        raise Conflict(
+            f"{existing.name} is the name of a tool that is not made from source ({existing.tool_type}). Choose another "
+            f"name, or delete tool {existing.id} first if yours should stand in for it."
+        )
+    return replace(existing, **told, updated_at=new.updated_at, updated_by=new.updated_by)
+
+
 def changed(reader: SchemaReader, actor: Actor, given: Mapping[str, Any], now: datetime, tool: Tool) -> Tool:
-    """The tool after a change. A null says nothing. A new source or schema is read again, and may rename the tool."""
+    """The tool after a change. A null says nothing. A new source or schema is read again, and may rename the tool
+    as long as no agent has it (the store sees to that)."""
     chosen = _settable(given)
     new = {key: chosen[key] for key in _SCHEMA_SOURCES if key in chosen and chosen[key] != getattr(tool, key)}
     name = tool.name

@@ -77,10 +77,24 @@ def _write(connection: Connection, tool: Tool) -> Tool:
 def _change(connection: Connection, actor: Actor, tool_id: str, alter: AlterTool) -> Tool:
     before = from_row(Tool, _row(connection, actor, tool_id, locked=True))
     after = alter(before)
-    taken = select(tools.c.id).where(tools.c.org_id == actor.org_id, tools.c.name == after.name)
-    if after.name != before.name and connection.execute(taken).first() is not None:
-        raise Conflict(f"A tool named {after.name} exists already; change that one, or choose another name.")
+    if after.name != before.name:
+        _check_rename(connection, before, after)
     return _write(connection, after)
+
+
+def _check_rename(connection: Connection, before: Tool, after: Tool) -> None:
+    """Rules, approval policies, allowances and calls under way know a tool by its name. Renamed under them it would run
+    without the approval that they ask for, so it is renamed only while no agent has it. The row is locked: nobody
+    attaches it meanwhile."""
+    taken = select(tools.c.id).where(tools.c.org_id == before.org_id, tools.c.name == after.name)
+    if connection.execute(taken).first() is not None:
+        raise Conflict(f"A tool named {after.name} exists already; change that one, or choose another name.")
+    holders = select(func.count()).select_from(agent_tools).where(agent_tools.c.tool_id == before.id)
+    if count := connection.execute(holders).scalar_one():
+        raise Conflict(
+            f"Tool {before.name} is attached to {count} agent{'s' if count > 1 else ''}, whose rules and approvals know "
+            f"it by that name: it cannot become {after.name}. Detach it first, or make a new tool of that name."
+        )
 
 
 def _delete(connection: Connection, actor: Actor, tool_id: str) -> None:
