@@ -1,5 +1,6 @@
 """Tool rules over random rules and histories: what is offered is what a plain reading of each rule allows, the same is
-asked again when a call is about to run, and arguments that a rule fills in win.
+asked again when a call is about to run, and arguments that a rule fills in win. Rules may name tools that the agent does
+not have (any more): they hold for the others, and force none of them.
 
 The oracle looks at one tool at a time and asks each rule in words; it shares no code with `core.rules`.
 """
@@ -7,17 +8,19 @@ The oracle looks at one tool at a time and asks each rule in words; it shares no
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.turns import call, replied, state
 from holdfast.core.loop import decide
 from holdfast.core.messages import ToolReturnsBody
 from holdfast.core.rules import offered, parse_rule, prefilled
-from holdfast.core.state import RunTools
+from holdfast.core.state import CallModel, RunTools
+from holdfast.core.tooling import ask_model
 
 NAMES = ("a", "b", "c", "d")
 KINDS = (
@@ -56,6 +59,7 @@ def rules(draw: st.DrawFn) -> dict[str, Any]:
 
 
 histories = st.lists(names, max_size=4)
+attachments = st.lists(names, unique=True, max_size=len(NAMES))
 many_rules = st.lists(rules(), max_size=5)
 
 
@@ -79,21 +83,77 @@ def objects_to(rule: dict[str, Any], name: str, called: list[str], output: str |
     return False
 
 
-def may_be_called(name: str, given_rules: list[dict[str, Any]], called: list[str], output: str | None) -> bool:
-    first = {rule["tool_name"] for rule in given_rules if rule["type"] == "run_first"}
+def may_be_called(
+    name: str,
+    given_rules: list[dict[str, Any]],
+    called: list[str],
+    output: str | None,
+    attached: Sequence[str] = NAMES,
+) -> bool:
+    first = {rule["tool_name"] for rule in given_rules if rule["type"] == "run_first"} & set(attached)
     if not called and first:
         return name in first
     return not any(objects_to(rule, name, called, output) for rule in given_rules)
 
 
+def must_act(given_rules: list[dict[str, Any]], called: list[str], attached: Sequence[str]) -> bool:
+    """Whether a rule that can be followed asks for a call now."""
+    if not called:
+        return any(rule["type"] == "run_first" and rule["tool_name"] in attached for rule in given_rules)
+    leads_on = ("constrain_child_tools", "conditional", "parent_last_tool")
+    return any(rule["type"] in leads_on and rule["tool_name"] == called[-1] for rule in given_rules)
+
+
 @settings(max_examples=600, deadline=None, print_blob=True)
-@given(many_rules, histories, st.none() | st.sampled_from(OUTPUTS))
+@given(many_rules, histories, st.none() | st.sampled_from(OUTPUTS), attachments)
 def test_the_offered_tools_are_those_that_no_rule_objects_to(
-    given_rules: list[dict[str, Any]], called: list[str], output: str | None
+    given_rules: list[dict[str, Any]], called: list[str], output: str | None, attached: list[str]
 ) -> None:
     parsed = tuple(parse_rule(rule) for rule in given_rules)
-    expected = tuple(name for name in NAMES if may_be_called(name, given_rules, called, output))
-    assert offered(parsed, NAMES, called, output) == expected
+    expected = tuple(name for name in attached if may_be_called(name, given_rules, called, output, attached))
+    assert offered(parsed, attached, called, output) == expected
+
+
+@settings(max_examples=600, deadline=None, print_blob=True)
+@given(many_rules, histories, st.none() | st.sampled_from(OUTPUTS), attachments)
+def test_the_model_is_forced_only_by_a_rule_that_it_can_follow(
+    given_rules: list[dict[str, Any]], called: list[str], output: str | None, attached: list[str]
+) -> None:
+    before = replace(state(*attached, rules=tuple(given_rules)), called=tuple(called), last_result=output)
+    [ask] = ask_model(before).effects
+    assert isinstance(ask, CallModel)
+    assert ask.forced == (bool(ask.offered) and must_act(given_rules, called, attached))
+    if ask.forced and not called:
+        first = {rule["tool_name"] for rule in given_rules if rule["type"] == "run_first"}
+        assert set(ask.offered) == first & set(attached)
+
+
+REQUIRED = {"type": "required_before_exit", "tool_name": "a"}
+NOT_ONCE = {"type": "max_count_per_step", "tool_name": "a", "max_count_limit": 0}
+AFTER_D = {"type": "parent_last_tool", "tool_name": "d", "children": ["a"]}
+
+
+@example([REQUIRED, NOT_ONCE], [], None, ["a", "b"])
+@example([REQUIRED, AFTER_D], [], None, ["a", "b"])
+@settings(max_examples=600, deadline=None, print_blob=True)
+@given(many_rules, histories, st.none() | st.sampled_from(OUTPUTS), attachments)
+def test_the_model_is_held_back_only_for_a_tool_that_it_could_call(
+    given_rules: list[dict[str, Any]], called: list[str], output: str | None, attached: list[str]
+) -> None:
+    before = replace(state(*attached, rules=tuple(given_rules)), called=tuple(called), last_result=output)
+    decision = decide(before, replied())
+    never = {
+        rule["tool_name"]
+        for rule in given_rules
+        if rule["type"] == "max_count_per_step" and rule["max_count_limit"] == 0
+    }
+    for rule in given_rules:
+        if rule["type"] == "parent_last_tool" and rule["tool_name"] not in attached:
+            never |= set(rule["children"])
+    wanted = {rule["tool_name"] for rule in given_rules if rule["type"] == "required_before_exit"}
+    missing = (wanted & set(attached)) - set(called) - never
+    can_act = any(may_be_called(name, given_rules, called, output, attached) for name in attached)
+    assert bool(decision.effects) == bool(missing and can_act)
 
 
 @settings(max_examples=400, deadline=None, print_blob=True)

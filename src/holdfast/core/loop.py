@@ -148,7 +148,7 @@ def _text_only(state: State, happened: ModelReplied) -> Decision:
     said: tuple[Draft, ...] = ()
     if reply.parts:
         said = (Draft(AssistantBody(reply.parts), happened.message_id, happened.step_id),)
-    required = still_required(state.loadout.rules, tuple(state.loadout.tools), state.called)
+    required = still_required(state.loadout.rules, tuple(state.loadout.tools), state.called, state.last_result)
     if required and state.steps < state.loadout.max_steps:
         text = f"{NUDGE}ToolRuleViolated: You must call {', '.join(required)} at least once to exit the loop."
         nudge = Draft(UserBody((Text(text),)), step_id=happened.step_id)

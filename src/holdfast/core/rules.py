@@ -119,10 +119,10 @@ def _same_output(key: str, result: str) -> bool:
     return bool(wanted == given) and isinstance(wanted, bool) == isinstance(given, bool)  # true is not 1
 
 
-def must_call_a_tool(rules: Sequence[Rule], called: Sequence[str]) -> bool:
-    """Whether plain text is not an option for the model now."""
+def must_call_a_tool(rules: Sequence[Rule], available: Sequence[str], called: Sequence[str]) -> bool:
+    """Whether plain text is not an option for the model now. A rule on a tool that is gone forces no other."""
     if not called:
-        return bool(_of(rules, "run_first"))
+        return any(rule.tool_name in available for rule in _of(rules, "run_first"))
     last = called[-1]
     return any(
         rule.tool_name == last
@@ -135,10 +135,22 @@ def is_terminal(rules: Sequence[Rule], name: str) -> bool:
     return any(rule.tool_name == name for rule in _of(rules, "exit_loop"))
 
 
-def still_required(rules: Sequence[Rule], available: Sequence[str], called: Sequence[str]) -> tuple[str, ...]:
-    """Tools that must be called before the turn may end and have not been."""
-    wanted = {rule.tool_name for rule in _of(rules, "required_before_exit")}
-    return tuple(name for name in available if name in wanted and name not in called)
+def still_required(
+    rules: Sequence[Rule], available: Sequence[str], called: Sequence[str], last_result: str | None
+) -> tuple[str, ...]:
+    """Tools that must be called before the turn may end and have not been. None that the other rules never let be
+    called in this turn, and none at all when no tool may be called now: asking again would lead nowhere."""
+    if not offered(rules, available, called, last_result):
+        return ()
+    wanted = {rule.tool_name for rule in _of(rules, "required_before_exit")} - set(called)
+    return tuple(name for name in available if name in wanted and not _is_out_of_reach(rules, name, available))
+
+
+def _is_out_of_reach(rules: Sequence[Rule], name: str, available: Sequence[str]) -> bool:
+    """Whether an uncalled tool can never be called in this turn: not even once, or only after one that is gone."""
+    return any(rule.tool_name == name and not rule.max_count for rule in _of(rules, "max_count_per_step")) or any(
+        name in rule.children and rule.tool_name not in available for rule in _of(rules, "parent_last_tool")
+    )
 
 
 def needs_approval(rules: Sequence[Rule]) -> frozenset[str]:

@@ -20,8 +20,9 @@ from holdfast.core.state import Call, CallModel, Decision, Loadout, ModelReplied
 def ask_model(state: State, messages: Sequence[Draft] = ()) -> Decision:
     """Write these messages and ask the model, with the tools the rules allow now."""
     loadout = state.loadout
-    names = offered(loadout.rules, tuple(loadout.tools), state.called, state.last_result)
-    effect = CallModel(names, forced=bool(names) and must_call_a_tool(loadout.rules, state.called))
+    available = tuple(loadout.tools)
+    names = offered(loadout.rules, available, state.called, state.last_result)
+    effect = CallModel(names, forced=bool(names) and must_call_a_tool(loadout.rules, available, state.called))
     return Decision(replace(state, calls=(), follow_ups=()), tuple(messages), effects=(effect,))
 
 
