@@ -1,6 +1,6 @@
 """Tool rules over random rules and histories: what is offered is what a plain reading of each rule allows, the same is
-asked again when a call is about to run, and arguments that a rule fills in win. Rules may name tools that the agent does
-not have (any more): they hold for the others, and force none of them.
+asked again when a call is about to run, and arguments that a rule fills in win. Rules may name tools that the agent
+does not have (any more): they hold for the others, and force none of them.
 
 The oracle looks at one tool at a time and asks each rule in words; it shares no code with `core.rules`.
 """

@@ -42,8 +42,8 @@ class ToolStore(Protocol):
     async def count(self, actor: Actor, wanted: ToolFilter) -> int: ...
 
     async def change(self, actor: Actor, tool_id: str, alter: AlterTool) -> Tool:
-        """Read, alter and write back, with nobody in between. Raises `Conflict` if the new name is taken, or an agent has the tool
-        under the old one."""
+        """Read, alter and write back, with nobody in between. Raises `Conflict` if the new name is taken, or an agent
+        has the tool under the old one."""
         ...
 
     async def delete(self, actor: Actor, tool_id: str) -> None: ...

@@ -88,8 +88,8 @@ def _replaced(new: Tool, told: Mapping[str, Any], existing: Tool) -> Tool:
     run this one in its place, without having been asked."""
     if existing.tool_type != CUSTOM:
         raise Conflict(
-            f"{existing.name} is the name of a tool that is not made from source ({existing.tool_type}). Choose another "
-            f"name, or delete tool {existing.id} first if yours should stand in for it."
+            f"{existing.name} is the name of a tool that is not made from source ({existing.tool_type}). Choose "
+            f"another name, or delete tool {existing.id} first if yours should stand in for it."
         )
     return replace(existing, **told, updated_at=new.updated_at, updated_by=new.updated_by)
 

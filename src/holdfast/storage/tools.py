@@ -92,8 +92,8 @@ def _check_rename(connection: Connection, before: Tool, after: Tool) -> None:
     holders = select(func.count()).select_from(agent_tools).where(agent_tools.c.tool_id == before.id)
     if count := connection.execute(holders).scalar_one():
         raise Conflict(
-            f"Tool {before.name} is attached to {count} agent{'s' if count > 1 else ''}, whose rules and approvals know "
-            f"it by that name: it cannot become {after.name}. Detach it first, or make a new tool of that name."
+            f"Tool {before.name} is attached to {count} agent{'s' if count > 1 else ''}, whose rules and approvals "
+            f"know it by that name: it cannot become {after.name}. Detach it first, or make a new tool of that name."
         )
 
 

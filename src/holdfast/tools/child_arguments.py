@@ -34,18 +34,43 @@ class AgentState(dict[str, Any]):
         except KeyError:
             raise AttributeError(f"agent_state has no {name!r}") from None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "memory":
+            raise AttributeError(f"{name!r} cannot be changed by a tool: of agent_state only memory is written back")
+        self[name] = value
+
 
 class Memory(AgentState):
     """The agent's memory blocks, label to text. What a tool sets here is asked of the server when it has returned."""
 
-    def get_block(self, label: str) -> AgentState:
-        return AgentState(label=label, value=self[label])
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def get_block(self, label: str) -> Block:
+        return Block(self, label)
 
     def update_block_value(self, label: str, value: str) -> None:
         self[label] = value
 
     def list_block_labels(self) -> list[str]:
         return list(self)
+
+
+class Block(AgentState):
+    """One memory block. Its value can be set, as an attribute or an item; that sets it in the memory it is from."""
+
+    def __init__(self, memory: Memory, label: str) -> None:
+        super().__init__(label=label, value=memory[label])
+        object.__setattr__(self, "_memory", memory)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name != "value":
+            raise AttributeError(f"{name!r} of a memory block cannot be changed by a tool, only its value")
+        super().__setitem__(name, value)
+        self._memory[self["label"]] = value
 
 
 def state_view(state: Any) -> Any:
@@ -57,12 +82,16 @@ def state_view(state: Any) -> Any:
 
 
 def memory_changes(state: Any, view: Any) -> dict[str, Any]:
-    """Which blocks the tool has set to something else, by label."""
+    """Which blocks the tool has set to something else, by label; one that it took away is None, for the server to
+    refuse."""
     before = state.get("memory") if isinstance(state, dict) else None
-    after = view.get("memory") if isinstance(view, AgentState) else None
-    if not isinstance(before, dict) or not isinstance(after, dict):
+    if not isinstance(before, dict):
         return {}
-    return {label: text for label, text in after.items() if before.get(label) != text}
+    after = view.get("memory")
+    if not isinstance(after, dict):
+        raise TypeError("agent_state.memory was set to something that is no dict of labels and texts")
+    set_anew = {label: text for label, text in after.items() if label not in before or before[label] != text}
+    return {**set_anew, **{label: None for label in before if label not in after}}
 
 
 def agent_view(value: Any) -> Any:

@@ -179,6 +179,8 @@ def edits_asked(blocks: Sequence[Block], asked: Any) -> tuple[MemoryEdit, ...]:
         raise TellTheModel("it must be an object of block labels and texts.")
     edits = []
     for label, value in asked.items():
+        if value is None:
+            raise TellTheModel(f"a tool cannot take the memory block {label!r} away; set it to an empty text.")
         if not isinstance(value, str) or not _is_text(value):
             raise TellTheModel(f"the memory block {label!r} can only be set to a text.")
         edits.append(edit_of(_editable(blocks, label), value))
