@@ -24,7 +24,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.tools import child_arguments, child_results
+from holdfast.tools import child_arguments, child_results, child_state
 
 RESULT_FD = 3
 MODULE_NAME = "tool"
@@ -115,13 +115,16 @@ def load(source: str, name: str, filename: str) -> Callable[..., Any]:
 
 
 def _call(function: Callable[..., Any], job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """What the function returned, and the memory blocks that it set."""
+    """What the function returned, and the memory blocks that it set. What it would do only when somebody waits for it
+    or goes through it (a coroutine, a generator) is done here: else it would count as run without having run."""
     state = job["agent_state"]
-    view = child_arguments.state_view(state)
+    view = child_state.state_view(state)
     given, named = child_arguments.bind(function, job["arguments"], view)
     value = function(*given, **named)
-    returned = _awaited(value) if inspect.isawaitable(value) else value
-    return returned, child_arguments.memory_changes(state, view)
+    if inspect.isawaitable(value) or inspect.isasyncgen(value):
+        value = _awaited(value)
+    returned = list(value) if inspect.isgenerator(value) else value
+    return returned, child_state.memory_changes(state, view)
 
 
 def _awaited(value: Any) -> Any:
@@ -129,7 +132,10 @@ def _awaited(value: Any) -> Any:
     import asyncio
 
     async def wait() -> Any:
-        return await value
+        result = value
+        while inspect.isawaitable(result):
+            result = await result
+        return [item async for item in result] if inspect.isasyncgen(result) else result
 
     return asyncio.run(wait())
 

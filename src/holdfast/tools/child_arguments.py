@@ -1,14 +1,17 @@
-"""Into a tool's process: its arguments as its signature asks for them, and its agent as it may see it.
+"""Into a tool's process: its arguments as its signature asks for them.
 
-Called by `child`. Conversion is by the function's own annotations (models, dataclasses, enums, dates), since the source
-has been executed there. Standard library only: a model class is known by its `model_validate`, so pydantic is never
-imported here.
+Called by `child`. Conversion is by the function's own annotations, since the source has been executed there, and gives
+what the schema read from the same source promises (`annotations`, `classes`): models, dataclasses, typed dicts and
+named tuples, also inside of lists and dicts; enums, dates, UUIDs, paths and decimals; keys of dicts that are no texts.
 
-It never guesses: a value that fits no rule is passed as it came.
+Standard library only, and little of it, since every fork pays for what is loaded: a model class is known by its
+`model_validate`, a UUID by where its class is from. It never guesses: a value that fits no rule is passed as it came.
 """
 
 from __future__ import annotations
 
+import collections
+import collections.abc
 import dataclasses
 import datetime
 import enum
@@ -23,86 +26,29 @@ _FROM_TEXT: dict[Any, Callable[[str], Any]] = {
     datetime.date: datetime.date.fromisoformat,
     datetime.time: datetime.time.fromisoformat,
 }
-
-
-class AgentState(dict[str, Any]):
-    """The agent as the tool may see it: a dict whose keys can be read as attributes too."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"agent_state has no {name!r}") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name != "memory":
-            raise AttributeError(f"{name!r} cannot be changed by a tool: of agent_state only memory is written back")
-        self[name] = value
-
-
-class Memory(AgentState):
-    """The agent's memory blocks, label to text. What a tool sets here is asked of the server when it has returned."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def get_block(self, label: str) -> Block:
-        return Block(self, label)
-
-    def update_block_value(self, label: str, value: str) -> None:
-        self[label] = value
-
-    def list_block_labels(self) -> list[str]:
-        return list(self)
-
-
-class Block(AgentState):
-    """One memory block. Its value can be set, as an attribute or an item; that sets it in the memory it is from."""
-
-    def __init__(self, memory: Memory, label: str) -> None:
-        super().__init__(label=label, value=memory[label])
-        object.__setattr__(self, "_memory", memory)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        self[name] = value
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name != "value":
-            raise AttributeError(f"{name!r} of a memory block cannot be changed by a tool, only its value")
-        super().__setitem__(name, value)
-        self._memory[self["label"]] = value
-
-
-def state_view(state: Any) -> Any:
-    """What a tool is given as `agent_state`."""
-    view = agent_view(state)
-    if isinstance(view, AgentState) and isinstance(view.get("memory"), dict):
-        view["memory"] = Memory(view["memory"])
-    return view
-
-
-def memory_changes(state: Any, view: Any) -> dict[str, Any]:
-    """Which blocks the tool has set to something else, by label; one that it took away is None, for the server to
-    refuse."""
-    before = state.get("memory") if isinstance(state, dict) else None
-    if not isinstance(before, dict):
-        return {}
-    after = view.get("memory")
-    if not isinstance(after, dict):
-        raise TypeError("agent_state.memory was set to something that is no dict of labels and texts")
-    set_anew = {label: text for label, text in after.items() if label not in before or before[label] != text}
-    return {**set_anew, **{label: None for label in before if label not in after}}
-
-
-def agent_view(value: Any) -> Any:
-    if isinstance(value, dict):
-        return AgentState({key: agent_view(inner) for key, inner in value.items()})
-    if isinstance(value, list):
-        return [agent_view(inner) for inner in value]
-    return value
-
-
-# ---- arguments in ---------------------------------------------------------------------------------------
+_MADE_OF_TEXT = frozenset({"uuid.UUID", "pathlib.Path", "pathlib._local.Path", "decimal.Decimal"})
+_WRAPPERS = (Annotated, typing.Required, typing.NotRequired, typing.Final)
+_LISTS: dict[Any, Callable[..., Any]] = {
+    list: list,
+    collections.abc.Sequence: list,
+    collections.abc.MutableSequence: list,
+    collections.abc.Iterable: list,
+    collections.abc.Collection: list,
+    tuple: tuple,
+    set: set,
+    collections.abc.Set: set,
+    collections.abc.MutableSet: set,
+    frozenset: frozenset,
+}
+_DICTS = frozenset(
+    {
+        dict,
+        collections.abc.Mapping,
+        collections.abc.MutableMapping,
+        collections.OrderedDict,
+        collections.defaultdict,
+    }
+)
 
 
 def bind(function: Callable[..., Any], arguments: Mapping[str, Any], view: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -116,8 +62,19 @@ def bind(function: Callable[..., Any], arguments: Mapping[str, Any], view: Any) 
             values[name] = value
         elif needed:
             values.setdefault(name, value)
-    first = [name for name, one in parameters.items() if one.kind is inspect.Parameter.POSITIONAL_ONLY]
-    return [values.pop(name) for name in first if name in values], values
+    return _by_position(parameters, values), values
+
+
+def _by_position(parameters: Mapping[str, inspect.Parameter], values: dict[str, Any]) -> list[Any]:
+    """Taken out of the values: those that can only be told by their place. Whoever stands before one that is given must
+    be there too, if need be by its default; else each would take another's place."""
+    names = [name for name, one in parameters.items() if one.kind is inspect.Parameter.POSITIONAL_ONLY]
+    while names and names[-1] not in values:
+        names.pop()
+    for name in names:
+        if name not in values and parameters[name].default is inspect.Parameter.empty:
+            raise TypeError(f"missing the argument {name!r}")
+    return [values.pop(name) if name in values else parameters[name].default for name in names]
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
@@ -133,30 +90,45 @@ def converted(value: Any, hint: Any) -> Any:
     if hint is Any:  # a class since Python 3.11, but not one that anything is an instance of
         return value
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
+    if origin in _WRAPPERS:
         return converted(value, inner[0])
     if origin in (Union, types.UnionType):
         return _first_that_fits(value, inner)
-    if isinstance(hint, type) and origin is None:
-        return _made(value, hint)
-    if isinstance(value, list) and origin in (list, set, frozenset, tuple):
-        return _collection(value, origin, inner)
-    if isinstance(value, dict) and origin is dict and len(inner) == 2:
-        return {key: converted(item, inner[1]) for key, item in value.items()}
-    return value
+    kind = origin or hint
+    if not isinstance(kind, type):
+        return value
+    if isinstance(value, list) and kind in _LISTS:
+        return _listed(value, kind, inner)
+    if isinstance(value, dict) and kind in _DICTS:
+        return _mapped(value, kind, inner if len(inner) == 2 else (Any, Any))
+    return _made(value, hint) if origin is None else value
 
 
-def _collection(value: list[Any], origin: Any, inner: tuple[Any, ...]) -> Any:
-    if origin is tuple and inner and inner[-1] is not Ellipsis:
+def _listed(value: list[Any], kind: Any, inner: tuple[Any, ...]) -> Any:
+    if kind is tuple and inner and inner[-1] is not Ellipsis:
         return tuple(converted(item, hint) for item, hint in zip(value, inner, strict=False))
-    return origin(converted(item, inner[0] if inner else Any) for item in value)
+    return _LISTS[kind](converted(item, inner[0] if inner else Any) for item in value)
+
+
+def _mapped(value: dict[str, Any], kind: Any, inner: tuple[Any, ...]) -> Any:
+    of_key, of_item = inner
+    items = {_key(key, of_key): converted(item, of_item) for key, item in value.items()}
+    if kind is collections.defaultdict:
+        factory = typing.get_origin(of_item) or of_item
+        return collections.defaultdict(factory if isinstance(factory, type) and factory is not Any else None, items)
+    return collections.OrderedDict(items) if kind is collections.OrderedDict else items
+
+
+def _key(key: str, hint: Any) -> Any:
+    """JSON has texts as keys only."""
+    return hint(key) if hint is int or hint is float else converted(key, hint)
 
 
 def _first_that_fits(value: Any, options: tuple[Any, ...]) -> Any:
     if value is None:
         return None
     for option in options:
-        wanted = typing.get_origin(option) or option
+        wanted = dict if typing.is_typeddict(option) else typing.get_origin(option) or option
         try:
             candidate = converted(value, option)
             if wanted is Any or isinstance(candidate, wanted):
@@ -168,19 +140,29 @@ def _first_that_fits(value: Any, options: tuple[Any, ...]) -> Any:
 
 def _made(value: Any, kind: type) -> Any:
     """An instance of a class that the source (or the standard library) defines, from its JSON form."""
-    if typing.is_typeddict(kind) or isinstance(value, kind):
+    if typing.is_typeddict(kind):
+        return _fields(value, kind) if isinstance(value, dict) else value
+    if isinstance(value, kind):
         return value
     if hasattr(kind, "model_validate"):
         return kind.model_validate(value)
     if issubclass(kind, enum.Enum):
         return kind(value)
-    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        hints = _hints(kind)
-        return kind(**{name: converted(item, hints.get(name, Any)) for name, item in value.items()})
+    if isinstance(value, dict) and (dataclasses.is_dataclass(kind) or _is_named_tuple(kind)):
+        return kind(**_fields(value, kind))
     if kind in _FROM_TEXT and isinstance(value, str):
         return _FROM_TEXT[kind](value)
+    if f"{kind.__module__}.{kind.__qualname__}" in _MADE_OF_TEXT and not isinstance(value, dict | list | bool):
+        return kind(str(value))  # type: ignore[call-arg]
     if kind is float and type(value) is int:
         return float(value)
-    if kind in (tuple, set, frozenset) and isinstance(value, list):
-        return kind(value)
     return value
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _fields(value: dict[str, Any], kind: Any) -> dict[str, Any]:
+    hints = _hints(kind)
+    return {name: converted(item, hints.get(name, Any)) for name, item in value.items()}

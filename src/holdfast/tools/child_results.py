@@ -10,7 +10,12 @@ import dataclasses
 import datetime
 import enum
 import json
+import types
+from collections.abc import ItemsView, KeysView, ValuesView
 from typing import Any
+
+# What a list can be made of without doing anything else, and whose own text would say nothing.
+_LISTED = (set, frozenset, tuple, types.GeneratorType, map, filter, zip, range, KeysView, ValuesView, ItemsView)
 
 
 class Unreturnable(Exception):
@@ -45,7 +50,7 @@ def _inner(value: Any) -> Any:
         return value.value
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    if isinstance(value, set | frozenset | tuple):
+    if isinstance(value, _LISTED):
         return list(value)
     plain = _plain(value)
     return plain if plain is not value else str(value)
@@ -58,7 +63,7 @@ def _text(value: Any) -> str:
         return "None"
     if isinstance(value, bytes):
         return _decoded(value)
-    if not isinstance(value, dict | list | tuple | set | frozenset | bool | int | float | enum.Enum | datetime.date):
+    if not isinstance(value, (dict, list, *_LISTED, bool, int, float, enum.Enum, datetime.date)):
         return str(value)
     try:
         coded = value if isinstance(value, dict | list | tuple | bool | int | float) else _inner(value)

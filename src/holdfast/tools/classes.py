@@ -8,7 +8,7 @@ off at the inner place as a plain object. Nothing is executed; a default that is
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.tools.annotations import Hints, JsonSchema, UnknownHint, enumeration, field_remarks, literal
@@ -22,6 +22,7 @@ _RECORDS = frozenset({"BaseModel", "TypedDict", "NamedTuple"})
 class _Field:
     schema: JsonSchema
     required: bool
+    alias: str | None = None  # the name under which a pydantic model wants it
 
 
 class Classes:
@@ -78,8 +79,8 @@ class Classes:
             fields.update(self._own_fields(one, depth))
         schema: JsonSchema = {
             "type": "object",
-            "properties": {name: one.schema for name, one in fields.items()},
-            "required": [name for name, one in fields.items() if one.required],
+            "properties": {one.alias or name: one.schema for name, one in fields.items()},
+            "required": [one.alias or name for name, one in fields.items() if one.required],
         }
         text = read_docstring(ast.get_docstring(node, clean=False), list(fields)).description
         return {**schema, "description": text} if text else schema
@@ -97,8 +98,17 @@ class Classes:
             if name in told:
                 schema.setdefault("description", told[name])
             optional = wrapper == "NotRequired" or (_not_total(node) and wrapper != "Required")
-            fields[name] = self._with_default(schema, item.value, optional=optional)
+            made = self._with_default(schema, item.value, optional=optional)
+            fields[name] = replace(made, alias=self._alias(item))
         return fields
+
+    def _alias(self, item: ast.AnnAssign) -> str | None:
+        """What `Field(alias=…)` says, as the value or in an `Annotated`."""
+        inside = item.annotation.slice if isinstance(item.annotation, ast.Subscript) else None
+        places = [item.value, *(inside.elts if isinstance(inside, ast.Tuple) else ())]
+        calls = [one for one in places if isinstance(one, ast.Call) and self.hints.name_of(one.func) == "Field"]
+        said = {keyword.arg: literal(keyword.value)[1] for call in calls for keyword in call.keywords}
+        return next((said[key] for key in ("validation_alias", "alias") if isinstance(said.get(key), str)), None)
 
     def _wrapper(self, annotation: ast.expr) -> str | None:
         return self.hints.name_of(annotation.value) if isinstance(annotation, ast.Subscript) else None
