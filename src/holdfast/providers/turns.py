@@ -80,18 +80,34 @@ def turns(messages: Iterable[Message]) -> list[Turn]:
     return gathering.turns
 
 
-_OF_THE_SAME_TURN = (AssistantBody, ApprovalRequestBody, ApprovalResponseBody)
-
-
 def begins_a_turn(messages: Sequence[Message], index: int) -> bool:
     """Whether the turns before this message and those from it on can be made apart from each other."""
     match messages[index].body:
         case AssistantBody():
             return True
         case ApprovalRequestBody():
-            return index == 0 or not isinstance(messages[index - 1].body, _OF_THE_SAME_TURN)
+            return _nothing_waits_before(messages[:index])
         case _:
             return False
+
+
+def _nothing_waits_before(messages: Sequence[Message]) -> bool:
+    """Whether every call of the turn that is behind has its result, so that no request can belong to it."""
+    returned: set[str] = set()
+    for message in reversed(messages):
+        match message.body:
+            case ToolReturnsBody(results=results):
+                returned |= {result.call_id for result in results}
+            case ApprovalResponseBody():
+                pass
+            case AssistantBody(calls=calls) | ApprovalRequestBody(calls=calls) as body:
+                if not returned or any(call.id not in returned for call in calls):
+                    return False
+                if isinstance(body, AssistantBody):
+                    return True
+            case _:
+                return True
+    return True
 
 
 def in_order(turn: AssistantTurn) -> list[Part | ToolCall]:
