@@ -15,7 +15,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from holdfast.core.errors import Invalid
 from holdfast.core.records import Actor, McpServer, Tool
+from holdfast.core.tool_schemas import check_tool_schema
 from holdfast.ports.ids import new_id
 from holdfast.ports.mcp import OfferedTool, Reconciliation
 from holdfast.records.base_tools import BASE_TOOLS
@@ -104,7 +106,8 @@ _NOT_FOR_MODELS = frozenset({"$schema", "$id", "$defs", "definitions", "title"})
 def parameters_of(schema: Mapping[str, Any]) -> dict[str, Any]:
     """An input schema as every model vendor takes it: an object with named properties, and no references.
 
-    One that is too large, or too entangled to be written out, becomes "any object": the server checks it anyway.
+    One that is too large, misshapen, or too entangled to be written out, becomes "any object": the server checks it
+    anyway.
     """
     try:
         plain = _written_out(schema, schema, (), _Budget())
@@ -118,7 +121,12 @@ def parameters_of(schema: Mapping[str, Any]) -> dict[str, Any]:
     parameters = {key: value for key, value in plain.items() if key not in _NOT_FOR_MODELS}
     parameters |= {"type": "object", "properties": properties if isinstance(properties, dict) else {}}
     known = [name for name in required if name in parameters["properties"]] if isinstance(required, list) else []
-    return parameters | {"required": known}
+    made = parameters | {"required": known}
+    try:
+        check_tool_schema({"name": "", "parameters": made})
+    except Invalid:
+        return dict(ANYTHING)
+    return made
 
 
 class _TooEntangled(Exception):

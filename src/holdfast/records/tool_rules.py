@@ -1,10 +1,15 @@
-"""The tool rules of an agent in the one form they are kept and shown in, and the rule that asks for approval."""
+"""The tool rules of an agent in the one form they are kept and shown in, and the rule that asks for approval.
+
+Rules are checked here, when they are sent, and strictly. `core.rules` reads what is kept and stays lenient: an agent
+whose rules were kept by an earlier version must go on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from holdfast.core.errors import Invalid
 from holdfast.core.records import Json, Tool
 from holdfast.core.rules import parse_rule
 
@@ -26,9 +31,49 @@ def read_rules(sent: Sequence[Mapping[str, Any]]) -> tuple[Json, ...]:
 
 
 def _read(sent: Mapping[str, Any]) -> Json:
+    _check(sent)
     rule = parse_rule(sent)
     own = {key: default if sent.get(key) is None else sent[key] for key, default in _FIELDS.get(rule.kind, {}).items()}
     return {"tool_name": rule.tool_name, "type": rule.kind, "prompt_template": sent.get("prompt_template"), **own}
+
+
+def _check(sent: Any) -> None:
+    if not isinstance(sent, Mapping):
+        raise Invalid("A tool rule must be an object with a type and a tool_name.")
+    kind, name = sent.get("type"), sent.get("tool_name")
+    for key, (words, fits) in _SHAPES.items():
+        if isinstance(kind, str) and key in _FIELDS.get(kind, {}) and sent.get(key) is not None and not fits(sent[key]):
+            raise Invalid(f"The {key} of the {kind} rule of {name} must be {words}.")
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value)
+
+
+def _nodes(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(node, Mapping)
+        and _names([node.get("name")])
+        and (node.get("args") is None or isinstance(node["args"], Mapping))
+        for node in value
+    )
+
+
+_SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "args": ("an object of arguments", lambda value: isinstance(value, Mapping)),
+    "children": ("a list of tool names", _names),
+    "child_arg_nodes": ('a list of {"name": a tool\'s name, "args": an object of arguments}', _nodes),
+    "default_child": ("a tool's name", lambda value: _names([value])),
+    "child_output_mapping": (
+        "an object of outputs and tool names",
+        lambda value: isinstance(value, Mapping) and _names(list(value.values())),
+    ),
+    "require_output_mapping": ("true or false", lambda value: isinstance(value, bool)),
+    "max_count_limit": (
+        "a whole number from 0 on",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+    ),
+}
 
 
 def with_approval_of(rules: tuple[Json, ...], attached: Sequence[Tool]) -> tuple[Json, ...]:

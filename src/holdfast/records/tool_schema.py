@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.errors import Invalid
+from holdfast.core.tool_schemas import check_tool_schema
 from holdfast.ports.schemas import SchemaReader
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -18,6 +19,12 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 def schema_for(reader: SchemaReader, source: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """`{"name", "description", "parameters"}`; raises `Invalid` and says what to change."""
+    schema = _schema_for(reader, source, given)
+    check_tool_schema(schema)
+    return schema
+
+
+def _schema_for(reader: SchemaReader, source: str, given: Mapping[str, Any]) -> dict[str, Any]:
     description: str | None = given.get("description")
     if given.get("json_schema"):
         return _as_sent(given["json_schema"], source, description)
@@ -37,8 +44,6 @@ def _as_sent(sent: Mapping[str, Any], source: str, description: str | None) -> d
     schema["name"] = name
     schema.setdefault("description", description)
     schema.setdefault("parameters", {"type": "object", "properties": {}, "required": []})
-    if not isinstance(schema["parameters"], Mapping):
-        raise Invalid(f"The json_schema of tool {name} must have an object as its parameters.")
     return schema
 
 

@@ -17,6 +17,7 @@ from typing import Any
 JsonSchema = dict[str, Any]
 
 DEEPEST = 30
+MOST_HINTS = 5_000  # of one source, each as often as it is written out
 
 _SIMPLE: dict[str, JsonSchema] = {
     "str": {"type": "string"},
@@ -67,6 +68,7 @@ class Hints:
 
     def __init__(self, tree: ast.Module, class_schema: Callable[[ast.ClassDef, int], JsonSchema]) -> None:
         self._class_schema = class_schema
+        self._read = 0
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self._renamed = _imported_names(tree)
         self._aliases = _type_aliases(tree)
@@ -77,7 +79,8 @@ class Hints:
         return self._renamed.get(name, name) if isinstance(node, ast.Name) and name else name
 
     def read(self, node: ast.expr, depth: int = 0) -> JsonSchema:
-        if depth > DEEPEST:
+        self._read += 1
+        if depth > DEEPEST or self._read > MOST_HINTS:
             raise UnknownHint("it is nested too deeply")
         match node:
             case ast.Constant(value=None):
@@ -109,6 +112,10 @@ class Hints:
         raise UnknownHint(ast.unparse(node))
 
     def _generic(self, name: str | None, inside: list[ast.expr], whole: ast.expr, depth: int) -> JsonSchema:
+        if not inside and name in ("tuple", "Tuple"):
+            return {"type": "array", "items": {}, "maxItems": 0}
+        if not inside:
+            raise UnknownHint(ast.unparse(whole))
         if name == "Optional":
             return self._union([*inside, ast.Constant(value=None)], depth)
         if name == "Union":

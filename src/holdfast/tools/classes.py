@@ -11,6 +11,7 @@ import ast
 from dataclasses import dataclass, replace
 from typing import Any
 
+from holdfast.core.tool_schemas import json_fault
 from holdfast.tools.annotations import Hints, JsonSchema, UnknownHint, enumeration, field_remarks, literal
 from holdfast.tools.docstrings import read_docstring
 
@@ -65,6 +66,8 @@ class Classes:
             if not isinstance(item, ast.Assign) or not isinstance(item.targets[0], ast.Name):
                 continue
             is_literal, value = literal(item.value)
+            if is_literal and (fault := json_fault(value)):
+                raise UnknownHint(f"{node.name}.{item.targets[0].id} cannot be told to a model: {fault}")
             if is_literal:
                 values.append(value)
             elif isinstance(item.value, ast.Call) and self.hints.name_of(item.value.func) == "auto":
@@ -127,7 +130,8 @@ class Classes:
 
 def _default(node: ast.expr | None) -> JsonSchema:
     is_literal, value = literal(node) if node is not None else (False, None)
-    return {"default": value} if is_literal and isinstance(value, str | int | float | bool) else {}
+    kept = is_literal and isinstance(value, str | int | float | bool) and json_fault(value) is None
+    return {"default": value} if kept else {}
 
 
 def _is_ellipsis(node: ast.expr) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core.errors import Invalid
+from holdfast.core.tool_schemas import VALUES, json_fault
 from holdfast.tools.annotations import JsonSchema, UnknownHint, literal
 from holdfast.tools.classes import Classes
 from holdfast.tools.docstrings import Docstring, read_docstring
@@ -49,14 +50,19 @@ def schema_from_args_model(name: str, description: str, args_json_schema: Mappin
     check_name(name)
     if args_json_schema.get("type", "object") != "object":
         raise Invalid(f"The arguments schema of tool {name} must have the type object.")
+    for key in ("properties", "$defs", "definitions"):
+        if not isinstance(args_json_schema.get(key, {}), Mapping):
+            raise Invalid(f"The {key} in the arguments schema of tool {name} must be an object.")
+    if not isinstance(args_json_schema.get("required", []), list):
+        raise Invalid(f"The required in the arguments schema of tool {name} must be a list of names.")
     top = {key: value for key, value in args_json_schema.items() if key not in ("$defs", "definitions")}
-    plain = _inlined(top, _definitions(args_json_schema), ())
+    plain = _inlined(top, _Inlining(_definitions(args_json_schema)), ())
     properties = {
         key: {"description": key, **value} if isinstance(value, dict) else value
         for key, value in plain.get("properties", {}).items()
         if key not in LEFT_OUT
     }
-    required = [key for key in plain.get("required", []) if key in properties]
+    required = [key for key in plain.get("required", []) if isinstance(key, str) and key in properties]
     return {
         "name": name,
         "description": description,
@@ -145,7 +151,7 @@ def _described(schema: JsonSchema, name: str, told: Docstring, default: ast.expr
     words = schema.get("description") if "properties" not in schema else None
     described = {**schema, "description": words or told.parameters.get(name) or schema.get("description") or name}
     is_literal, value = literal(default) if default is not None else (False, None)
-    if is_literal and isinstance(value, str | int | float | bool | list | dict):
+    if is_literal and isinstance(value, str | int | float | bool | list | dict) and json_fault(value) is None:
         described["default"] = value
     return described
 
@@ -161,23 +167,39 @@ def _definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _inlined(value: Any, definitions: Mapping[str, Any], within: tuple[str, ...]) -> Any:
+class _Inlining:
+    """What references may lead to, and how much may yet be written out: definitions that refer to others twice double
+    at every level."""
+
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        self.definitions = definitions
+        self._left = VALUES
+
+    def take(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise Invalid(f"The arguments schema has more than {VALUES} values when its references are written out.")
+
+
+def _inlined(value: Any, inlining: _Inlining, within: tuple[str, ...]) -> Any:
     """The value with every reference written out; a reference to what it stands in becomes a plain object."""
+    inlining.take()
     if len(within) > DEEPEST_SCHEMA:
         raise Invalid("The arguments schema is nested too deeply.")
     if isinstance(value, list):
-        return [_inlined(item, definitions, (*within, "")) for item in value]
+        return [_inlined(item, inlining, (*within, "")) for item in value]
     if not isinstance(value, Mapping):
         return value
     reference = value.get("$ref")
-    rest = {key: _inlined(item, definitions, (*within, "")) for key, item in value.items() if key != "$ref"}
+    rest = {key: _inlined(item, inlining, (*within, "")) for key, item in value.items() if key != "$ref"}
     if not isinstance(reference, str):
         return rest if reference is None else {**rest, "$ref": reference}
-    if reference not in definitions:
+    if reference not in inlining.definitions:
         raise Invalid(f"The arguments schema refers to {reference}, which it does not define.")
     if reference in within:
         return {"type": "object", **rest}
-    return {**_inlined(definitions[reference], definitions, (*within, reference)), **rest}
+    target = _inlined(inlining.definitions[reference], inlining, (*within, reference))
+    return {**(target if isinstance(target, dict) else {}), **rest}
 
 
 def strict_schema(schema: Mapping[str, Any]) -> JsonSchema:

@@ -1,0 +1,128 @@
+"""Whether what a model is to be told of a tool can be kept, sent and checked against: one check for every way it came.
+
+`records` calls `check_tool_schema` for schemas that were sent, read from a source or offered by an MCP server. It looks
+at the shape of the keywords that we and the vendors read; others may say what they like, as long as it is JSON that a
+database can hold. Raises `Invalid`, which says where the fault is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.core.errors import Invalid
+
+VALUES = 20_000
+CHARACTERS = 200_000
+DEEPEST = 64
+_LARGEST = 2**63  # what every JSON reader on the way can hold
+
+
+def check_tool_schema(schema: Mapping[str, Any]) -> None:
+    """`{"name", "description", "parameters"}`."""
+    if fault := json_fault(schema):
+        raise Invalid(f"The schema of tool {schema.get('name')!s:.64} cannot be kept: {fault}.")
+    try:
+        if schema.get("description") is not None and not isinstance(schema["description"], str):
+            raise _Misshapen("its description must be a text")
+        _check(schema.get("parameters"), "parameters")
+    except _Misshapen as fault:
+        raise Invalid(f"The schema of tool {schema.get('name')} is not a JSON schema: {fault}.") from None
+
+
+def json_fault(value: Any) -> str | None:
+    """Why this is no JSON that can be kept, or None. A loop, since depth is one of the things in doubt."""
+    waiting: list[tuple[Any, int]] = [(value, 1)]
+    values = characters = 0
+    while waiting:
+        item, depth = waiting.pop()
+        values += 1
+        if isinstance(item, Mapping):
+            waiting.extend((inner, depth + 1) for pair in item.items() for inner in pair)
+            if not all(isinstance(name, str) for name in item):
+                return "it has a name that is no text"
+        elif isinstance(item, list | tuple):
+            waiting.extend((inner, depth + 1) for inner in item)
+        elif isinstance(item, str):
+            characters += len(item)
+        if values + len(waiting) > 2 * VALUES or characters > CHARACTERS or depth > DEEPEST:
+            return f"it has more than {VALUES} values, {CHARACTERS} characters or {DEEPEST} levels"
+        if fault := _fault_of(item):
+            return fault
+    return None
+
+
+def _fault_of(item: Any) -> str | None:
+    match item:
+        case None | bool() | Mapping() | list() | tuple():
+            return None
+        case int():
+            return None if -_LARGEST <= item < _LARGEST else "it has a whole number of more than 64 bits"
+        case float():
+            return None if item - item == 0 else "it has a number that is not finite"
+        case str():
+            return _text_fault(item)
+    return f"it has a value of type {type(item).__name__}, which is no JSON"
+
+
+def _text_fault(text: str) -> str | None:
+    if "\0" in text:
+        return "it has a text with a NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "it has a text with half of a surrogate pair"
+    return None
+
+
+# ---- the shape ------------------------------------------------------------------------------------------
+
+
+class _Misshapen(Exception):
+    """A keyword that is not what JSON Schema says it is."""
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "type": ("a name, or a list of names", lambda value: isinstance(value, str) or _texts(value)),
+    "required": ("a list of names", _texts),
+    "enum": ("a list", lambda value: isinstance(value, list | tuple)),
+    "properties": ("an object of schemas", lambda value: isinstance(value, Mapping)),
+    "$defs": ("an object of schemas", lambda value: isinstance(value, Mapping)),
+    "definitions": ("an object of schemas", lambda value: isinstance(value, Mapping)),
+    "additionalProperties": ("a schema", lambda value: isinstance(value, Mapping | bool)),
+    "items": ("a schema", lambda value: isinstance(value, Mapping | bool | list)),
+    **dict.fromkeys(
+        ("anyOf", "oneOf", "allOf"), ("a list of schemas", lambda value: isinstance(value, list) and bool(value))
+    ),
+    **dict.fromkeys(("pattern", "description", "title", "format", "$ref"), ("a text", lambda v: isinstance(v, str))),
+    **dict.fromkeys(
+        ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "multipleOf"), ("a number", _number)
+    ),
+}
+
+
+def _check(schema: Any, place: str) -> None:
+    """One schema and those inside it. A null is taken as the keyword left out: clients send such."""
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, Mapping):
+        raise _Misshapen(f"{place} must be an object")
+    for keyword, (words, fits) in _SHAPES.items():
+        if schema.get(keyword) is not None and not fits(schema[keyword]):
+            raise _Misshapen(f"{keyword} of {place} must be {words}")
+    for keyword in ("properties", "$defs", "definitions"):
+        for name, inner in (schema.get(keyword) or {}).items():
+            _check(inner, f"{place}.{name}")
+    for keyword in ("items", "additionalProperties", "anyOf", "oneOf", "allOf"):
+        inner = schema.get(keyword)
+        for one in inner if isinstance(inner, list) else [inner]:
+            if one is not None:
+                _check(one, f"{place}.{keyword}")
