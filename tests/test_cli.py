@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -74,6 +75,20 @@ def test_a_server_says_goodbye_when_asked_to_stop(tmp_path: Path) -> None:
     server.start()
     assert server.stop() == 0
     assert "Traceback" not in server.log_path.read_text()
+
+
+def test_a_server_that_is_asked_to_stop_takes_no_longer_than_it_was_given(tmp_path: Path) -> None:
+    """Streams and runs share the time: a stream does not use up some of it before the runs get all of it."""
+    with ServerProcess(f"sqlite:///{tmp_path}/x.db", HOLDFAST_SHUTDOWN_SECONDS="6") as server:
+        agents = f"{server.url}/v1/agents/"
+        agent = httpx.post(agents, json={"model": "demo/rehearsal", "name": "slow"}, timeout=30).json()
+        said = {"input": "/slow 200\n/tokens 300", "streaming": True, "stream_tokens": True}
+        with httpx.stream("POST", f"{agents}{agent['id']}/messages", json=said, timeout=60) as stream:
+            records = stream.iter_lines()
+            next(record for record in records if "assistant_message" in record)
+            began = time.monotonic()
+            assert server.stop() == 0
+        assert time.monotonic() - began < 8.5
 
 
 def test_the_audit_log_of_a_new_database_holds(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def _serve(settings: Settings) -> int:
             lifespan="off",
             log_level="warning",
             access_log=False,
-            timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds / 2)),
+            timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
         )
         gc.freeze()  # what is there now stays to the end, so no collection needs to look at it again
         server = Greeting(config, settings, holdfast.engine.stop_taking)

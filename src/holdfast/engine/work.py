@@ -55,6 +55,7 @@ class Work:
         self._looking: asyncio.Task[None] | None = None
         self._look = asyncio.Event()
         self._taking = wiring.most_runs > 0
+        self._taking_ended_ns: int | None = None
         self._random = Random(wiring.owner)
         self._vain = 0  # looks without a find, one after the other
         self._resting: asyncio.Task[None] | None = None
@@ -224,17 +225,21 @@ class Work:
 
     def stop_taking(self) -> None:
         """Begin no run from now on; what is accepted here is for others."""
+        if self._taking_ended_ns is None:
+            self._taking_ended_ns = self._wiring.clock.monotonic_ns()
         self._taking = False
 
     async def close(self, grace_seconds: float = 5.0) -> None:
-        """Let runs finish for a while, then hand them over; their rows say where they stand."""
+        """Let runs finish for so long since taking ended, then hand them over; their rows say where they stand."""
         self.stop_taking()
+        assert self._taking_ended_ns is not None
+        left = grace_seconds - (self._wiring.clock.monotonic_ns() - self._taking_ended_ns) * 1e-9
         for task in (self._looking, self._resting):
             if task is not None:
                 task.cancel()
         driving = dict(self.driving)
         if driving:
-            _, late = await asyncio.wait({task for task, _ in driving.values()}, timeout=grace_seconds)
+            _, late = await asyncio.wait({task for task, _ in driving.values()}, timeout=max(0.0, left))
             for task in late:
                 task.cancel()
             if late:

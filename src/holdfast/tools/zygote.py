@@ -64,7 +64,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _tell(server: socket.socket, what: dict[str, Any], descriptors: list[int] | None = None) -> None:
-    socket.send_fds(server, [json.dumps(what).encode()], descriptors or [])
+    with contextlib.suppress(ConnectionError):  # it has gone, which is seen when nothing more comes from it
+        socket.send_fds(server, [json.dumps(what).encode()], descriptors or [])
 
 
 # ---- serving --------------------------------------------------------------------------------------------
