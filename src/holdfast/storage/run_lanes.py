@@ -56,6 +56,11 @@ class Lane:
         return isinstance(self.many, ToolsTerm)
 
     @property
+    def of_owner(self) -> bool:
+        """Whether it has all runs of a conversation, an agent or the organisation."""
+        return "kind" not in _COLUMNS[self.index][:2] if self.index != BY_ID else False
+
+    @property
     def in_org(self) -> bool:
         return self.index == BY_ID or _COLUMNS[self.index][0] == "org_id"
 

@@ -15,7 +15,8 @@ from holdfast.storage.rows import from_rows
 from holdfast.storage.run_kinds import kinds_asked_for
 from holdfast.storage.run_lanes import KEYS, Order
 from holdfast.storage.run_percentile import percentile
-from holdfast.storage.run_plan import Side, plan
+from holdfast.storage.run_plan import Side, plan, straight
+from holdfast.storage.run_stretch import first_stretch
 from holdfast.storage.run_terms import Column, Condition, RangeTerm, narrowed, terms_of
 from holdfast.storage.tables import agents, conversations, runs
 
@@ -49,8 +50,13 @@ def list_runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Pag
     if any(isinstance(term, RangeTerm) and term.empty for term in terms):
         return []
     backwards = page.before is not None
-    found = plan(connection, actor, terms, order, page.limit)
-    ids = found.ids(connection, sides, ascending=page.ascending != backwards, limit=page.limit)
+    ascending = page.ascending != backwards
+    ids, found = None, straight(actor, terms, order)
+    if found is None:
+        ids = first_stretch(connection, actor, terms, order, sides, ascending=ascending, limit=page.limit)
+    if ids is None:
+        found = found or plan(connection, actor, terms, order, page.limit)
+        ids = found.ids(connection, sides, ascending=ascending, limit=page.limit)
     return _rows(connection, list(reversed(ids)) if backwards else ids)
 
 

@@ -18,7 +18,8 @@ must not gather instead is said for the rest of the transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -74,7 +75,18 @@ class Plan:
         """Of the runs of one page."""
         if self.way == "walk" and connection.dialect.name == "postgresql":
             connection.execute(_IN_ORDER)
+        return self.found(connection, sides, ascending=ascending, limit=limit)
+
+    def found(self, connection: Connection, sides: Sequence[Side], *, ascending: bool, limit: int) -> list[str]:
+        """The same, by whichever way Postgres likes."""
         return [row.id for row in connection.execute(self._page(sides, ascending=ascending, limit=limit))]
+
+    def key_at(self, connection: Connection, place: int, *, ascending: bool) -> Any:
+        """The key of the run at this place, counted from 0, of all that the lane leads to; None if there are fewer."""
+        (walk,) = self._walks()
+        key, run_id = walk.selected_columns
+        order = (key.asc(), run_id.asc()) if ascending else (key.desc(), run_id.desc())
+        return connection.execute(walk.order_by(*order).offset(place).limit(1)).scalar()
 
     def _page(self, sides: Sequence[Side], *, ascending: bool, limit: int) -> Select[Any]:
 
@@ -138,13 +150,17 @@ class Plan:
         return query.with_hint(runs, f"INDEXED BY {self.lane.index}", "sqlite")
 
 
+def straight(actor: Actor, terms: Sequence[Term], order: Order) -> Plan | None:
+    """Along an index that leads to just the page, if there is one."""
+    asked = [term for term in terms if not term.implied]
+    lanes = (lane for lane in lanes_for(terms, order) if lane.in_order)
+    lane = next((lane for lane in lanes if all(term in lane.sought for term in asked)), None)
+    return None if lane is None else Plan(actor, order, terms, lane, "walk")
+
+
 def plan(connection: Connection, actor: Actor, terms: Sequence[Term], order: Order, limit: int) -> Plan:
     """The cheapest way to a page of so many runs."""
     lanes = list(lanes_for(terms, order))
-    asked = [term for term in terms if not term.implied]
-    straight = next((lane for lane in lanes if lane.in_order and all(term in lane.sought for term in asked)), None)
-    if straight is not None:
-        return Plan(actor, order, terms, straight, "walk")
     if len(lanes) == 1:
         return Plan(actor, order, terms, lanes[0], "gather")
     seen = look(connection, actor, terms)
@@ -169,7 +185,7 @@ class Look:
     """Of how many runs which terms hold, among those looked at: by a number whose bits are the terms that hold."""
 
     terms: tuple[Term, ...]
-    counts: dict[int, int]
+    counts: Mapping[int, int]
     one_in: int
 
     @property
@@ -201,10 +217,16 @@ class Look:
 
 
 def look(connection: Connection, actor: Actor, terms: Sequence[Term], *, at_all_drawn: bool = False) -> Look:
-    held = [case((term.among_drawn, 1 << bit), else_=0) for bit, term in enumerate(terms)]
+    """Kinds are told apart here: a list of hundreds is long for a database that goes through it with every run."""
+    bits = {term.column: 1 << place for place, term in enumerate(terms)}
+    held = [case((term.among_drawn, bits[term.column]), else_=0) for term in terms if term.column != "kind"]
+    kinds = frozenset(value for term in terms if term.column == "kind" for value in term.values)
     source = drawn if at_all_drawn else _looked_at
-    query = source(actor, sum(held, literal(0)).label("held"), func.count()).group_by("held")
-    counts = {row[0]: row[1] for row in connection.execute(query)}
+    kind = runs.c.kind if kinds else literal(0)
+    query = source(actor, sum(held, literal(0)).label("held"), kind.label("kind"), func.count())
+    counts: Counter[int] = Counter()
+    for others, of_kind, count in connection.execute(query.group_by("held", "kind")):
+        counts[others | bits["kind"] if of_kind in kinds else others] += count
     return Look(tuple(terms), counts, ONE_IN if at_all_drawn else LOOKED_AT_ONE_IN)
 
 
