@@ -29,7 +29,7 @@ def kinds_asked_for(connection: Connection, actor: Actor, wanted: RunFilter) -> 
     if not traits:
         return None
     own = select(run_kinds.c.id).where(run_kinds.c.org_id == actor.org_id)
-    kinds = tuple(connection.execute(own.where(*traits)).scalars())
+    kinds = tuple(connection.execute(own.where(*traits)).scalars().all())
     if len(kinds) <= AT_ONCE:
         return any_of("kind", kinds)
     return Term("kind", one_of(connection, runs.c.kind, kinds), kinds)

@@ -79,7 +79,7 @@ class Plan:
 
     def found(self, connection: Connection, sides: Sequence[Side], *, ascending: bool, limit: int) -> list[str]:
         """The same, by whichever way Postgres likes."""
-        return [row.id for row in connection.execute(self._page(sides, ascending=ascending, limit=limit))]
+        return [row.id for row in connection.execute(self._page(sides, ascending=ascending, limit=limit)).all()]
 
     def key_at(self, connection: Connection, place: int, *, ascending: bool) -> Any:
         """The key of the run at this place, counted from 0, of all that the lane leads to; None if there are fewer."""
@@ -225,7 +225,7 @@ def look(connection: Connection, actor: Actor, terms: Sequence[Term], *, at_all_
     kind = runs.c.kind if kinds else literal(0)
     query = source(actor, sum(held, literal(0)).label("held"), kind.label("kind"), func.count())
     counts: Counter[int] = Counter()
-    for others, of_kind, count in connection.execute(query.group_by("held", "kind")):
+    for others, of_kind, count in connection.execute(query.group_by("held", "kind")).all():
         counts[others | bits["kind"] if of_kind in kinds else others] += count
     return Look(tuple(terms), counts, ONE_IN if at_all_drawn else LOOKED_AT_ONE_IN)
 
