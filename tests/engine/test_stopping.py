@@ -9,9 +9,31 @@ import pytest
 
 from engine.house import House, opened
 from holdfast.core.errors import ConversationBusy
+from holdfast.core.messages import Approval, AssistantBody, UserBody, plain_text
 from holdfast.core.records import Run
+from holdfast.ports.history import MessageScope
+from holdfast.ports.paging import Page
+from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
+
+
+async def stored_ids(house: House, conversation: str) -> list[str]:
+    page = Page(limit=100, order="asc")
+    stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), page)
+    return [message.id for message in stored]
+
+
+async def told(house: House, conversation: str) -> list[str]:
+    """What users and the model said, as the next model call would read it."""
+    context = (await house.wiring.store.situation(conversation)).context or ()
+    return [plain_text(m.body.parts) for m in context if isinstance(m.body, UserBody | AssistantBody)]
+
+
+async def left_behind(house: House, run: Run) -> list[str]:
+    """What is stored of a run."""
+    stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(run_id=run.id), Page(limit=100, order="asc"))
+    return [plain_text(m.body.parts) for m in stored if isinstance(m.body, UserBody)]
 
 
 async def held_by_another(house: House, conversation: str, lease_seconds: float) -> Run:
@@ -79,5 +101,71 @@ async def test_of_a_whole_conversation_nothing_begins_while_it_is_stopped(databa
             await house.records(run.id)
             assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
         assert len(house.model.requests) == 1
+        assert (await told(house, conversation))[-2:] == ["second", "third"]
+        assert await stored_ids(house, conversation) == await house.conversations.context_ids(conversation)
         house.model.script(Say("at your service"))
         assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_what_was_sent_and_cancelled_in_the_queue_is_kept_and_the_run_at_work_goes_on(
+    database_url: str, tokens: bool
+) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("wait")
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def wait(job: ToolJob) -> str:
+            begun.set()
+            await may_end.wait()
+            return "waited"
+
+        house.toolbox.does["wait"] = wait
+        house.model.script(Say("let us see"), Call("wait", id="c1"))
+        house.model.script(Say("done"))
+        at_work = await house.start(conversation, "first", stream_tokens=tokens)
+        await begun.wait()
+        queued = [await house.start(conversation, text, when_busy="queue") for text in ("second", "third")]
+        for run in queued:
+            assert await house.engine.cancel(run)
+        may_end.set()
+        await house.records(at_work.id)
+        assert (await house.history.run(DEFAULT_ACTOR, at_work.id)).stop_reason == "end_turn"
+        assert len(house.toolbox.calls) == 1
+        assert await told(house, conversation) == ["first", "let us see", "done"]
+        assert [await left_behind(house, run) for run in queued] == [["second"], ["third"]]
+        house.model.script(Say("at your service"))
+        assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
+        kinds = [type(m.body).__name__.removesuffix("Body") for m in house.model.requests[-1].messages]
+        assert kinds == ["System", "User", "Assistant", "ToolReturns", "Assistant", "User"]
+
+
+async def test_what_is_cancelled_in_the_queue_leaves_a_pending_approval_alone(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("pay", gated=("pay",))
+        house.model.script(Call("pay", id="c1"))
+        await house.finished(conversation)
+        queued = await house.start(conversation, "second", when_busy="queue")
+        assert await house.engine.cancel(queued)
+        assert await left_behind(house, queued) == ["second"]
+        house.model.script(Say("paid"))
+        answered = await house.finished(conversation, "", answers=(Approval("c1", True),))
+        assert answered.stop_reason == "end_turn"
+        assert await told(house, conversation) == ["hello", "paid"]
+
+
+@pytest.mark.parametrize("rollback", [False, True])
+async def test_what_is_cancelled_in_the_queue_of_a_free_conversation_is_in_the_context_unless_rolled_back(
+    database_url: str, rollback: bool
+) -> None:
+    async with opened(database_url, alone=False, most_runs=0) as api:
+        conversation = await api.agent()
+        first = await api.start(conversation, "first")
+        queued = await api.start(conversation, "second", when_busy="queue")
+        await api.engine.cancel(first)
+        assert (await api.history.run(DEFAULT_ACTOR, queued.id)).queued
+        await api.engine.cancel(queued, rollback=rollback)
+        assert await left_behind(api, queued) == ["second"]
+        assert await told(api, conversation) == (["first"] if rollback else ["first", "second"])
+        agree = await stored_ids(api, conversation) == await api.conversations.context_ids(conversation)
+        assert agree is not rollback

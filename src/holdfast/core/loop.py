@@ -187,14 +187,14 @@ def _tool_settled(state: State, call_id: str, result: ToolResult) -> Decision:
 
 def _cancelled(state: State, asked: CancelAsked) -> Decision:
     """Keep what was seen, settle every open call, and rest. Idempotent: with nothing open it only stops. A rollback
-    takes the turn out of the context; what the user sent along was accepted, so it is in the history all the same."""
+    takes the turn out of the context; what was said and done is in the history all the same."""
     seen: tuple[Draft, ...] = ()
     if asked.partial:
         seen = (Draft(AssistantBody(asked.partial, interrupted=True), asked.message_id, asked.step_id),)
     closed = _closed(state, "cancelled", INTERRUPTED, before=seen)
     if asked.reason is not None:
         closed = replace(closed, rulings=tuple(replace(ruling, reason=asked.reason) for ruling in closed.rulings))
-    return replace(closed, messages=state.follow_ups, rollback=True) if asked.rollback else closed
+    return replace(closed, rollback=asked.rollback)
 
 
 def _out_of_time(state: State, over: BudgetSpent) -> Decision:

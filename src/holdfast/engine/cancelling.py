@@ -1,9 +1,14 @@
-"""Cancelling a run that nobody drives: one that waits for a human, or for its turn in the queue."""
+"""Cancelling a run that nobody drives: one that waits for a human, or for its turn in the queue.
+
+What was sent with a queued run was accepted, so it is kept: in the context like that of any cancelled turn, unless its
+conversation is in the middle of another one. Then it is kept beside the context, where it disturbs nobody.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from holdfast.core.errors import ConversationBusy
 from holdfast.core.loop import decide
 from holdfast.core.records import Run
 from holdfast.core.request import RunRequest
@@ -17,13 +22,10 @@ from holdfast.ports.runs import StaleSituation
 MAX_LOOKS = 5
 
 
-def _asked(run: Run) -> CancelAsked:
-    return CancelAsked(rollback=run.cancel_rollback and not run.queued, reason=run.cancel_reason)
-
-
 async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
     """Deny what waits and close every open call, in one change. False if somebody else was faster: then it is for the
     caller to look where the run is now."""
+    busy = False
     for _ in range(MAX_LOOKS):
         situation, context = await wiring.contexts.load(wiring.store, run.conversation_id)
         if not run.queued and situation.turn_id != run.turn_id:
@@ -33,10 +35,11 @@ async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
         request = RunRequest.from_json(run.request)
         scene = scene_of(situation, context, request)
         state = state_of(situation, scene, request)
+        aside = run.queued and (busy or bool(situation.calls))
         if run.queued:
-            state = replace(state, calls=(), follow_ups=())
+            state = replace(state, calls=(), follow_ups=request.messages)
         facts = Drawn(
-            decision=decide(state, _asked(run)),
+            decision=decide(state, CancelAsked(rollback=run.cancel_rollback or aside, reason=run.cancel_reason)),
             before=state,
             scene=scene,
             run=run,
@@ -52,4 +55,6 @@ async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
             return await wiring.store.settle_resting(run.id, draw_up(facts))
         except StaleSituation:
             wiring.contexts.forget(run.conversation_id)
+        except ConversationBusy:
+            busy = True
     return False

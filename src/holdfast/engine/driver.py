@@ -38,7 +38,8 @@ from holdfast.engine.journal import Journal
 from holdfast.engine.scene import Scene
 from holdfast.engine.tenure import Tenure, keep
 from holdfast.engine.wiring import Wiring
-from holdfast.ports.runs import StaleMemory
+from holdfast.ports.runs import Change, StaleMemory, StaleSituation
+from holdfast.ports.toolbox import MemoryEdit
 
 log = logging.getLogger("holdfast.engine")
 
@@ -163,48 +164,78 @@ class Driver:
 
     async def _write(self, decision: Decision, happened: Happened) -> None:
         """One decision, one transaction: messages, ledger, step, events, and the run's rest if it comes to that."""
-        first_event, records = await self._journal.settle()
         effects = self._effects
         edits = effects.edits_of(happened)
         if self._state.calls and not decision.state.calls:
             effects.end_tools(cut_off=isinstance(happened, CancelAsked))
-        drawn = draw_up(
-            Drawn(
-                decision=decision,
-                before=self._state,
-                scene=self._scene,
-                run=self.run,
-                request=self._request,
-                now=self._wiring.clock.now(),
-                first_event=first_event,
-                records=records,
-                step=effects.step,
-                step_is_new=effects.step_is_new,
-                context_tokens=effects.context_tokens,
-                duration_ns=self._wiring.clock.monotonic_ns() - effects.began_ns,
-                ttft_ns=effects.ttft_ns,
-                edits=edits,
-                shortened=effects.shortened,
-                streamed=self._streamed(happened),
-                decided_by=self.run.created_by,
-                first=self._first,
-                takes_input=isinstance(happened, UserSpoke | DecisionsGiven),
-            )
-        )
-        lease = self.tenure.renewed()
-        try:
-            if await self._wiring.store.checkpoint(lease, drawn):
-                self.tenure.cancel_asked()
-        except StaleMemory:
-            self._journal.take_back(records)
-            raise
-        self.tenure.kept(lease)
+        change = await self._written(decision, happened, edits)
         self._scene.edit(edits)
-        self._scene.advance(drawn)
+        self._scene.advance(change)
         self._first = False
         self._state = decision.state
-        self._journal.written(list(drawn.events), done=drawn.rest is not None)
-        effects.written(drawn.step)
+        self._journal.written(list(change.events), done=change.rest is not None)
+        effects.written(change.step)
+
+    async def _written(self, decision: Decision, happened: Happened, edits: tuple[MemoryEdit, ...]) -> Change:
+        """The change as it was written; drawn up anew if the history went on beside us."""
+        while True:
+            first_event, records = await self._journal.settle()
+            change = draw_up(self._drawn(decision, happened, edits, first_event, records))
+            lease = self.tenure.renewed()
+            try:
+                if await self._wiring.store.checkpoint(lease, change):
+                    self.tenure.cancel_asked()
+            except StaleMemory:
+                self._journal.take_back(records)
+                raise
+            except StaleSituation:
+                self._journal.take_back(records)
+                if not await self._catches_up():
+                    raise
+            else:
+                self.tenure.kept(lease)
+                return change
+
+    async def _catches_up(self) -> bool:
+        """Whether our context is still that of the rows: only something that was cancelled in the queue was put into
+        the history beside it. Then we go on from there."""
+        scene = self._scene
+        situation = await self._wiring.store.situation(scene.conversation.id)
+        if [message.id for message in situation.context or ()] != [message.id for message in scene.context]:
+            return False
+        scene.version, scene.next_seq = situation.version, situation.next_seq
+        return True
+
+    def _drawn(
+        self,
+        decision: Decision,
+        happened: Happened,
+        edits: tuple[MemoryEdit, ...],
+        first_event: int,
+        records: list[str],
+    ) -> Drawn:
+        effects = self._effects
+        return Drawn(
+            decision=decision,
+            before=self._state,
+            scene=self._scene,
+            run=self.run,
+            request=self._request,
+            now=self._wiring.clock.now(),
+            first_event=first_event,
+            records=records,
+            step=effects.step,
+            step_is_new=effects.step_is_new,
+            context_tokens=effects.context_tokens,
+            duration_ns=self._wiring.clock.monotonic_ns() - effects.began_ns,
+            ttft_ns=effects.ttft_ns,
+            edits=edits,
+            shortened=effects.shortened,
+            streamed=self._streamed(happened),
+            decided_by=self.run.created_by,
+            first=self._first,
+            takes_input=isinstance(happened, UserSpoke | DecisionsGiven),
+        )
 
     def _streamed(self, happened: Happened) -> frozenset[str]:
         """The messages whose pieces subscribers have already seen."""

@@ -151,7 +151,8 @@ class RunStore(Protocol):
 
     async def settle_resting(self, run_id: str, change: Change) -> bool:
         """Write a change to a run that waits for a human or for its turn, and so belongs to nobody; False if it no
-        longer waits."""
+        longer waits. Raises `ConversationBusy` if a queued run would change the context of a run at work; with
+        `rollback` it does not, and what it writes is in the history only."""
         ...
 
     async def change_idle(self, change: Change) -> None:

@@ -44,7 +44,7 @@ def write_calls(connection: Connection, run: dict[str, Any], change: Change, now
     for call in change.changed_calls:
         _change_call(connection, call, now)
     _announce(connection, run, change, now)
-    if change.rollback or any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
+    if any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
         connection.execute(_RETURN, {"conversation": change.conversation_id})
 
 

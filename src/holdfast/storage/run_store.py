@@ -67,7 +67,7 @@ class SqlRunStore:
         return await self._database.write(checkpoints.checkpoint, lease, self._telling(change), self._clock.now())
 
     async def settle_resting(self, run_id: str, change: Change) -> bool:
-        return await self._database.write(checkpoints.settle_resting, run_id, self._telling(change), self._clock.now())
+        return await self._database.write(_settle_resting, run_id, self._telling(change), self._clock.now())
 
     async def change_idle(self, change: Change) -> None:
         await self._database.write(_change_idle, change, self._clock.now())
@@ -120,6 +120,14 @@ def refuse_if_held(connection: Connection, conversation_id: str) -> None:
     run's row refers to this one, so its writer and we wait for each other."""
     connection.execute(select(conversations.c.id).where(conversations.c.id == conversation_id).with_for_update())
     refuse_if_busy(connection, conversation_id)
+
+
+def _settle_resting(connection: Connection, run_id: str, change: Change, now: datetime) -> bool:
+    """What a queued run leaves behind must not come between the messages of a run at work."""
+    queued = connection.execute(select(runs.c.queued).where(runs.c.id == run_id)).scalar()
+    if queued and change.touches_context and not change.rollback:
+        refuse_if_busy(connection, change.conversation_id)
+    return checkpoints.settle_resting(connection, run_id, change, now)
 
 
 def _change_idle(connection: Connection, change: Change, now: datetime) -> None:

@@ -48,7 +48,8 @@ def _nothing_confirmed_is_lost(tables: Tables, auditor: Auditor, promised: Promi
         if row is None:
             auditor.require(False, 4, f"{sent.run_id} was confirmed and is not there")
             continue
-        never_began = row.run.queued or (row.run.status == "failed" and row.run.num_steps == 0)
+        waits = row.run.queued and row.run.status in ACTIVE
+        never_began = waits or (row.run.status == "failed" and row.run.num_steps == 0)
         if sent.text and not never_began:
             there = sent.text in _texts(tables.lines[sent.conversation_id])
             auditor.require(there, 4, f"{sent.text} was confirmed as {sent.run_id} and is not there")

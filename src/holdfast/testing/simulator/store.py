@@ -218,6 +218,8 @@ class MemoryStore(Tables):
         if not (asks or _in_queue(row)) or row.run.status not in sources_of(change.rest.status):
             return False
         line = self.lines[row.run.conversation_id]
+        if row.run.queued and change.touches_context and not change.rollback:
+            self._refuse_if_busy(line)
         self._check(line, change)
         row.run = replace(row.run, status=change.rest.status, **run_values(change))
         write(self, line, row, change, now)

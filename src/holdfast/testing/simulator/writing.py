@@ -95,7 +95,7 @@ def _write_calls(tables: Tables, line: Line, row: RunRow | None, change: Change,
     for call in (*change.new_calls, *change.changed_calls):
         if call.executed and row is not None:
             row.used.add(call.call.name)
-    if change.rollback or any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
+    if any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
         for kept in line.ledger.values():
             kept.returned = True
 
