@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 
 from server_fixture import Served
@@ -231,3 +232,71 @@ def test_a_cursor_that_is_no_number_of_ours_is_refused(http: httpx.Client, agent
 def test_a_cancel_that_makes_no_sense_is_refused(http: httpx.Client, agent_id: str, wish: dict[str, Any]) -> None:
     assert http.post(f"/v1/agents/{agent_id}/messages/cancel", json=wish).status_code == 422
     assert http.post(f"/v1/conversations/{agent_id}/cancel", json=wish).status_code == 422
+
+
+HUGE = [2**31, 2**63 - 1, 2**63, 10**20, 10**400]
+
+
+@pytest.mark.parametrize("number", HUGE)
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/v1/runs", "limit"),
+        ("/v1/runs", "step_count"),
+        ("/v1/runs", "duration_value"),
+        ("/v1/runs", "duration_percentile"),
+        ("/v1/blocks", "connected_to_agents_count_gt"),
+        ("/v1/blocks", "connected_to_agents_count_lt"),
+        ("/v1/blocks", "connected_to_agents_count_eq"),
+        ("/v1/agents/{agent_id}/messages", "limit"),
+        ("/v1/approvals/stream", "starting_after"),
+    ],
+)
+def test_a_number_in_the_query_that_no_database_can_hold_is_refused(
+    http: httpx.Client, agent_id: str, path: str, name: str, number: int
+) -> None:
+    if number < 2**63 - 1 and name in ("duration_value", "starting_after"):
+        return
+    response = http.get(path.format(agent_id=agent_id), params={name: number})
+    assert response.status_code == 422, response.text
+
+
+@pytest.mark.parametrize("number", HUGE[2:])
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/agents/{agent_id}/messages", {**HELLO, "max_steps": 0}),
+        ("POST", "/v1/agents/{agent_id}/messages", {**HELLO, "budget": {"max_tokens": 0}}),
+        ("POST", "/v1/agents/{agent_id}/messages", {**HELLO, "budget": {"max_repeats": 0}}),
+        ("POST", "/v1/agents/{agent_id}/messages", {**HELLO, "compaction_settings": {"clip_chars": 0}}),
+        ("POST", "/v1/conversations/{agent_id}/stream", {"starting_after": 0}),
+        ("POST", "/v1/conversations?agent_id={agent_id}", {"context_window_limit": 0}),
+        ("PATCH", "/v1/agents/{agent_id}", {"context_window_limit": 0}),
+        ("PATCH", "/v1/agents/{agent_id}", {"last_run_duration_ms": 0}),
+        ("PATCH", "/v1/agents/{agent_id}", {"max_tokens": 0}),
+        ("POST", "/v1/blocks", {"label": "a", "value": "b", "limit": 0}),
+        ("POST", "/v1/messages/search", {"query": "a", "limit": 0}),
+    ],
+)
+def test_a_number_in_a_body_that_no_database_can_hold_is_refused(
+    http: httpx.Client, agent_id: str, method: str, path: str, body: dict[str, Any], number: int
+) -> None:
+    text = orjson.dumps(body).decode().replace(":0", f":{number}")
+    headers = {"content-type": "application/json"}
+    response = http.request(method, path.format(agent_id=agent_id), content=text, headers=headers)
+    assert response.status_code in (400, 422), response.text
+
+
+@pytest.mark.parametrize("url", ["", "junk", "ftp://example.com", "http://"])
+def test_a_callback_that_cannot_be_called_is_refused_on_every_route(
+    http: httpx.Client, agent_id: str, url: str
+) -> None:
+    before = counts(http, agent_id)
+    for route in (
+        f"agents/{agent_id}/messages",
+        f"agents/{agent_id}/messages/async",
+        f"conversations/{agent_id}/messages",
+    ):
+        response = http.post(f"/v1/{route}", json={**HELLO, "callback_url": url})
+        assert response.status_code == 400, route
+    assert counts(http, agent_id) == before

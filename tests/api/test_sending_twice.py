@@ -49,6 +49,31 @@ def test_a_lost_stream_can_be_asked_for_as_a_whole(http: httpx.Client) -> None:
     assert whole.json()["messages"][0]["id"] in streamed.text
 
 
+def test_a_lost_token_stream_can_be_asked_for_as_a_whole(http: httpx.Client) -> None:
+    agent_id, otid = new_agent(http), str(uuid.uuid4())
+    body = hello(otid, streaming=True, stream_tokens=True, include_return_message_types=["assistant_message"])
+    streamed = http.post(f"/v1/agents/{agent_id}/messages", json=body)
+    whole = http.post(f"/v1/agents/{agent_id}/messages", json=hello(otid))
+    assert whole.status_code == 200, whole.text
+    answer = whole.json()["messages"][-1]
+    assert answer["content"] == "hello"
+    assert answer["id"] in streamed.text
+
+
+def test_a_stream_can_be_watched_again_by_its_otid_while_its_run_is_live(http: httpx.Client) -> None:
+    agent_id, otid = new_agent(http), str(uuid.uuid4())
+    body = hello(otid, text="/slow 30\n/tokens 30", streaming=True, stream_tokens=True)
+    with http.stream("POST", f"/v1/agents/{agent_id}/messages", json=body) as first:
+        lines = first.iter_lines()
+        begun = [next(lines) for _ in range(5)]
+        resumed = {"otid": otid, "include_pings": None}
+        with http.stream("POST", f"/v1/conversations/{agent_id}/stream", json=resumed) as second:
+            assert second.status_code == 200
+            again = list(second.iter_lines())
+        assert again == [*begun, *lines]
+    assert again[-2] == "data: [DONE]"
+
+
 def test_an_async_request_sent_again_returns_the_same_run(http: httpx.Client) -> None:
     agent_id = new_agent(http)
     headers = {"Idempotency-Key": str(uuid.uuid4())}

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from holdfast.api.blocks import LARGEST, NewBlock
+from holdfast.api.blocks import NewBlock
 from holdfast.api.bodies import Wire
 from holdfast.api.context_bodies import BudgetIn, CompactionIn
 from holdfast.api.inputs import MessageIn
+from holdfast.api.parameters import LARGEST
 from holdfast.core.lifecycle import StopReason
 
 AgentType = Literal[
@@ -108,7 +109,7 @@ class ChangedAgent(Wire):
     base_template_id: str | None = None
     last_stop_reason: StopReason | None = None
     last_run_completion: datetime | None = None
-    last_run_duration_ms: Annotated[int, Field(ge=0)] | None = None
+    last_run_duration_ms: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
 
 
 class NewAgent(ChangedAgent):

@@ -15,9 +15,9 @@ from starlette.responses import StreamingResponse
 
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.inputs import Content, ToolReturnElement, arguments_text
-from holdfast.api.parameters import AsActor, InRooms, page
+from holdfast.api.parameters import LAST_NUMBER, AsActor, InRooms, page
 from holdfast.api.responses import Json, moment
-from holdfast.api.resuming import LAST_NUMBER, number_in
+from holdfast.api.resuming import number_in
 from holdfast.api.rooms import Rooms
 from holdfast.api.routing import routes
 from holdfast.api.shapes_approvals import allowance_wire, approval_wire

@@ -11,7 +11,7 @@ from holdfast.api.agent_answers import answer_many
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.includes import Included
 from holdfast.api.listing import sorted_by
-from holdfast.api.parameters import AsActor, BlockId, InRooms, page
+from holdfast.api.parameters import LARGEST, AsActor, BlockId, InRooms, page
 from holdfast.api.responses import Json
 from holdfast.api.routing import routes
 from holdfast.api.shapes_records import block_wire
@@ -21,7 +21,7 @@ from holdfast.ports.paging import Page
 
 router = routes("/v1/blocks", "blocks")
 
-LARGEST = 2**31 - 1
+Agents = Annotated[int, Query(ge=-1, le=LARGEST)]  # how many a block is attached to
 
 
 class ChangedBlock(Wire):
@@ -60,9 +60,9 @@ async def _filter(
     label_search: str | None = None,
     description_search: str | None = None,
     value_search: str | None = None,
-    connected_to_agents_count_gt: int | None = None,
-    connected_to_agents_count_lt: int | None = None,
-    connected_to_agents_count_eq: Annotated[list[int] | None, Query()] = None,
+    connected_to_agents_count_gt: Agents | None = None,
+    connected_to_agents_count_lt: Agents | None = None,
+    connected_to_agents_count_eq: Annotated[list[Agents] | None, Query()] = None,
 ) -> BlockFilter:
     return BlockFilter(
         label=label,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from holdfast.api.parameters import LARGEST, LAST_NUMBER
 from holdfast.core.compaction import Mode
 
 
@@ -21,7 +22,7 @@ class CompactionForm(BaseModel):
     model_settings: dict[str, Any] | None = None
     prompt: str | None = None
     prompt_acknowledgement: bool | None = None
-    clip_chars: Annotated[int, Field(ge=1)] | None = None
+    clip_chars: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     sliding_window_percentage: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
@@ -30,10 +31,10 @@ class BudgetForm(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=LAST_NUMBER)] | None = None
     max_cost_usd: Annotated[float, Field(gt=0)] | None = None
     max_seconds: Annotated[float, Field(gt=0)] | None = None
-    max_repeats: Annotated[int, Field(ge=2)] | None = None
+    max_repeats: Annotated[int, Field(ge=2, le=LARGEST)] | None = None
 
 
 def _checked_compaction(value: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from holdfast.api.context_bodies import CompactionForm
 from holdfast.api.inputs import Sent
 from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.api.naming import IdempotencyKey
-from holdfast.api.parameters import AsActor, Body, InRooms, page
+from holdfast.api.parameters import LARGEST, AsActor, Body, InRooms, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import Resumed, number_in, run_to_resume
 from holdfast.api.rooms import Rooms
@@ -59,12 +59,15 @@ async def list_conversations(
 
 
 async def _check_model(rooms: Rooms, actor: Actor, body: dict[str, Any]) -> None:
-    """A conversation's own choice of model is one that exists, with settings that can be understood."""
+    """A conversation's own choice of model is one that exists, with settings and a window that can be understood."""
     if body.get("model") is not None:
         await check_handle(rooms.models, str(body["model"]), actor.org_id)
     if not isinstance(body.get("model_settings"), dict | None):
         raise InvalidArgument("model_settings must be an object")
     check_settings(body.get("model_settings") or {})
+    window = body.get("context_window_limit")
+    if window is not None and (type(window) is not int or not 0 < window <= LARGEST):
+        raise InvalidArgument(f"context_window_limit must be a number of tokens up to {LARGEST}, or null")
 
 
 @router.post("")
@@ -167,7 +170,7 @@ async def stream(
     run = await run_to_resume(rooms, actor, conversation, body)
     types = (run.request.get("config") or {}).get("include_return_message_types")
     after = body.starting_after or number_in(last_event_id) or 0
-    return watching.show(rooms.engine, run.id, after=after, types=types, pings=body.include_pings)
+    return watching.show(rooms.engine, run.id, after=after, types=types, pings=body.include_pings is not False)
 
 
 @router.post("/{conversation_id}/cancel")

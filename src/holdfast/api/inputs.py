@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.context_bodies import BudgetIn, CompactionIn
+from holdfast.api.parameters import LARGEST
 from holdfast.core.errors import Invalid
 from holdfast.core.messages import (
     Answer,
@@ -201,7 +202,7 @@ class SendIn(Wire):
 
     messages: list[ItemIn] | None = None
     input: Content | None = None
-    max_steps: int = Field(DEFAULT_MAX_STEPS, ge=1)
+    max_steps: int = Field(DEFAULT_MAX_STEPS, ge=1, le=LARGEST)
     use_assistant_message: bool = True
     assistant_message_tool_name: str = "send_message"
     assistant_message_tool_kwarg: str = "message"

@@ -1,7 +1,8 @@
 """How a client names a request: by the otids of what it sends, or by an `Idempotency-Key` header.
 
-The digest is of everything in the body that shapes the run. How one wants to watch it (streamed or not, with pings, in
-the background) is left out, so a client that lost its stream may come back for the whole answer.
+The digest is of everything in the body that shapes the run. How one wants to watch it (streamed or not, by token or by
+step, with pings, in the background, which kinds of messages) is left out, so a client that lost its stream may come
+back for the whole answer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from holdfast.api.inputs import SendIn
 from holdfast.core.errors import InvalidArgument
 from holdfast.core.request import RunRequest
 
-WATCHING = {"streaming", "include_pings", "background", "agent_id"}
+WATCHING = {
+    "streaming",
+    "stream_tokens",
+    "include_pings",
+    "include_return_message_types",
+    "include_compaction_messages",
+    "background",
+    "agent_id",
+}
 MAX_KEY_CHARS = 256
 
 IdempotencyKey = Annotated[str | None, Header()]

@@ -19,6 +19,9 @@ def id_pattern(prefix: str) -> str:
     return f"^{prefix}-{_UUID4}$"
 
 
+LARGEST = 2**31 - 1  # of counts: what an integer column of both databases can hold
+LAST_NUMBER = 2**62  # of numbers that are only compared
+
 AgentId = Annotated[str, Path(pattern=id_pattern("agent"))]
 ToolId = Annotated[str, Path(pattern=id_pattern("tool"))]
 BlockId = Annotated[str, Path(pattern=id_pattern("block"))]

@@ -8,18 +8,17 @@ from pydantic import Field
 
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.naming import key_of_otid
+from holdfast.api.parameters import LAST_NUMBER
 from holdfast.api.rooms import Rooms
 from holdfast.core.errors import InvalidArgument, NotFound
 from holdfast.core.records import Actor, Conversation, Run
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
 
-LAST_NUMBER = 2**62  # what both databases can compare
-
 
 class ResumeIn(Wire):
     starting_after: int = Field(0, ge=0, le=LAST_NUMBER)
-    include_pings: bool = True
+    include_pings: bool | None = None
     agent_id: str | None = None
     run_id: str | None = None
     otid: str | None = None

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args
 from fastapi import Depends, Query
 
 from holdfast.api.listing import sorted_by
-from holdfast.api.parameters import page
+from holdfast.api.parameters import LARGEST, LAST_NUMBER, page
 from holdfast.core.errors import Invalid
 from holdfast.core.lifecycle import ACTIVE, RunStatus
 from holdfast.ports.history import DurationOperator, RunFilter, StepOperator
@@ -32,10 +32,10 @@ async def _asked_runs(
     base_template_id: str | None = None,
     start_date: datetime | None = None,
     end_date: datetime | None = None,
-    step_count: Annotated[int | None, Query(ge=0)] = None,
+    step_count: Annotated[int | None, Query(ge=0, le=LARGEST)] = None,
     step_count_operator: StepOperator = "eq",
     tools_used: Many = None,
-    duration_value: Annotated[int | None, Query(ge=0)] = None,
+    duration_value: Annotated[int | None, Query(ge=0, le=LAST_NUMBER)] = None,
     duration_operator: DurationOperator = "gt",
     duration_percentile: Annotated[int | None, Query(ge=0, le=100)] = None,
 ) -> RunFilter:

@@ -104,7 +104,7 @@ async def stream(
     run = await _run(rooms, actor, run_id)
     after = body.starting_after or number_in(last_event_id) or 0
     types = (run.request.get("config") or {}).get("include_return_message_types")
-    return watching.show(rooms.engine, run.id, after=after, types=types, pings=body.include_pings)
+    return watching.show(rooms.engine, run.id, after=after, types=types, pings=body.include_pings is not False)
 
 
 # ---- steps ----------------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ async def send(
     if not streaming and (body.stream_tokens or body.background or not body.include_pings):
         raise RequestValidationError([{"type": "value_error", "loc": ("body",), "msg": NO_STREAMING, "input": None}])
     await check_model(rooms, actor, body)
+    check_callback(body.callback_url)
     request = named(run_request(body, run_type), body, idempotency_key)
     try:
         run = await rooms.engine.start(actor, conversation_id, request)
