@@ -64,7 +64,7 @@ def weather(place: Place) -> dict[str, Any]:
 @server.tool(structured_output=False)
 def picture() -> list[Any]:
     """A picture with a caption."""
-    return ["a red dot", Image(data=b"\x89PNG not really", format="png")]
+    return ["a red dot", Image(data=b"\x89PNG\r\n\x1a\n not really", format="png")]
 
 
 @server.tool()

@@ -19,6 +19,7 @@ from holdfast.ports.toolbox import ToolOutcome
 from holdfast.records.mcp_tools import ANYTHING, NAME_CHARACTERS, parameters_of, reconciled
 from holdfast.tools.mcp.addressing import filled
 
+PIXEL = "iVBORw0KGgo="
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ACTOR = Actor("org", "user")
 SERVER = McpServer(
@@ -142,15 +143,15 @@ def test_results_are_text_or_parts_within_bounds() -> None:
         return made
 
     text = types.TextContent(type="text", text="a\0b\ud800")
-    image = types.ImageContent(type="image", data="aGk=", mime_type="image/png")
+    image = types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
     assert outcome(text).content == "a\N{REPLACEMENT CHARACTER}b?"
     assert outcome(structured_content={"a": 1}).content == '{"a": 1}'
     assert outcome(text, is_error=True).status == "error"
     assert outcome(text, image).content == (
         Text("a\N{REPLACEMENT CHARACTER}b?"),
-        Image(data="aGk=", media_type="image/png"),
+        Image(data=PIXEL, media_type="image/png"),
     )
-    for bad in ({"data": "not base64!"}, {"mime_type": "text/html"}, {"data": "A" * 9_000_000}):
+    for bad in ({"data": "not base64!"}, {"data": "AAAA"}, {"data": ""}, {"data": "A" * 9_000_000}):
         (part,) = [outcome(image.model_copy(update=bad)).content]
         assert isinstance(part, str)
         assert "not shown" in part

@@ -111,10 +111,22 @@ async def test_text_and_image_parts_stay_parts(toolbox: ProcessToolbox) -> None:
     source = """
 def tool():
     return [{"type": "text", "text": "see"},
-            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0="}}]
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}]
 """
     outcome = await run(toolbox, source)
-    assert outcome.content == (Text("see"), Image(data="iVBORw0=", media_type="image/png"))
+    assert outcome.content == (Text("see"), Image(data="iVBORw0KGgo=", media_type="image/png"))
+
+
+@pytest.mark.parametrize("data", ["", "AAAA", "PHN2Zz4=", "??"])
+async def test_an_image_that_no_model_takes_is_an_error_of_the_tool(toolbox: ProcessToolbox, data: str) -> None:
+    """It would stay in the context, and the vendor would refuse every later turn."""
+    source = f"""
+def tool():
+    return {{"type": "image", "source": {{"type": "base64", "media_type": "image/png", "data": "{data}"}}}}
+"""
+    outcome = await run(toolbox, source)
+    assert outcome.status == "error"
+    assert "neither a text nor a base64 image: PNG, JPEG, GIF or WebP" in str(outcome.content)
 
 
 async def test_an_exception_is_told_and_its_own_frames_are_in_stderr(toolbox: ProcessToolbox) -> None:

@@ -1,7 +1,13 @@
-"""Images that messages only name by URL: which there are, and the messages with what was fetched in them."""
+"""Images: which bytes are one that models take, which messages only name one by URL, and these with what was fetched.
+
+An image that a vendor refuses is worse than none: it stays in the context, and every later turn fails with it. So what
+users name by URL and what tools return is known by its first bytes; what is said of it is often wrong.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -9,6 +15,29 @@ from typing import TypeVar
 from holdfast.core.messages import Answer, Draft, Image, Part, ToolResult, UserBody
 
 P = TypeVar("P", bound=Part)
+
+KINDS = "PNG, JPEG, GIF or WebP"
+_MAGIC = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+
+
+def kind_of_image(body: bytes) -> str | None:
+    """The media type, or None if this is no image that models take."""
+    if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _MAGIC.items() if body.startswith(magic)), None)
+
+
+def image_from_base64(data: str) -> Image | None:
+    try:
+        kind = kind_of_image(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return None
+    return Image(data=data, media_type=kind) if kind else None
 
 
 def urls_in(drafts: Iterable[Draft], answers: Iterable[Answer] = ()) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.core.errors import Invalid
 from holdfast.core.messages import Image
+from holdfast.core.pictures import KINDS, kind_of_image
 from holdfast.ports.outbound import AddressRefused, Outbound, OutboundRequest, Unreachable
 
 MAX_IMAGES = 20
@@ -20,8 +21,6 @@ MAX_IMAGE_BYTES = 10 * 1024 * 1024
 MAX_BYTES = 32 * 1024 * 1024  # of all images of a request
 IMAGE_SECONDS = 10.0
 SECONDS = 30.0  # for all images of a request
-
-_MAGIC = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 
 class FetchedPictures:
@@ -60,10 +59,7 @@ class FetchedPictures:
 
 
 def _kind(url: str, body: bytes) -> str:
-    """By its first bytes: what servers say of their files is often wrong."""
-    if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
-        return "image/webp"
-    kind = next((kind for magic, kind in _MAGIC.items() if body.startswith(magic)), None)
+    kind = kind_of_image(body)
     if kind is None:
-        raise Invalid(f"What is at {url} is no image that models take: PNG, JPEG, GIF or WebP.")
+        raise Invalid(f"What is at {url} is no image that models take: {KINDS}.")
     return kind

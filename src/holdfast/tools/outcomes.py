@@ -6,23 +6,20 @@ size. A frame that is not well formed is as good as none. Nothing here raises fo
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import os
-import re
 import signal
 from dataclasses import replace
 from typing import Any
 
 from holdfast.core.errors import TellTheModel
 from holdfast.core.messages import Image, Text
+from holdfast.core.pictures import KINDS, image_from_base64
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.tools import memory
 from holdfast.tools.cage import DISK_BYTES
 from holdfast.tools.cells import Ended
 
-_MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]{1,40}")
 _HEADER_BYTES = 4
 # The kernel kills by its ticks and tells the time used more exactly, so the two differ a little.
 NEARLY = 0.8
@@ -134,7 +131,7 @@ def _parts_outcome(reply: dict[str, Any], job: ToolJob) -> ToolOutcome | None:
     parts = tuple(_part(item) for item in listed)
     good = tuple(part for part in parts if part is not None)
     if len(good) != len(parts):
-        return failed(job, "the result holds a content part that is neither a text nor a valid base64 image")
+        return failed(job, f"the result holds a content part that is neither a text nor a base64 image: {KINDS}")
     return ToolOutcome(reply["status"], good)
 
 
@@ -150,11 +147,5 @@ def _part(item: Any) -> Text | Image | None:
 
 
 def _image(source: dict[str, Any]) -> Image | None:
-    media_type, data = source.get("media_type"), source.get("data")
-    if source.get("type") != "base64" or not isinstance(media_type, str) or not isinstance(data, str):
-        return None
-    try:
-        base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return Image(data=data, media_type=media_type) if _MEDIA_TYPE.fullmatch(media_type) else None
+    data = source.get("data")
+    return image_from_base64(data) if source.get("type") == "base64" and isinstance(data, str) else None

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import re
 from typing import Any
 
 import mcp_types as types
 
 from holdfast.core.messages import Image, ReturnStatus, Text
+from holdfast.core.pictures import KINDS, image_from_base64
 from holdfast.ports.mcp import OfferedTool
 from holdfast.ports.toolbox import ToolOutcome
 
 IMAGE_CHARACTERS = 8_000_000
-TEXT_CHARACTERS = 50_000
-_MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]{1,40}")
 
 
 def offered(tool: types.Tool) -> OfferedTool:
@@ -31,7 +27,7 @@ def outcome(result: types.CallToolResult) -> ToolOutcome:
         parts = [Text(_storable(json.dumps(result.structured_content, ensure_ascii=False)))]
     status: ReturnStatus = "error" if result.is_error else "success"
     if any(isinstance(part, Image) for part in parts):
-        return ToolOutcome(status, tuple(_cut(part) for part in parts))
+        return ToolOutcome(status, tuple(parts))
     text = "\n".join(part.text for part in parts if isinstance(part, Text))
     return ToolOutcome(status, text or ("The tool failed and did not say why." if result.is_error else ""))
 
@@ -41,7 +37,7 @@ def _part(block: Any) -> Text | Image:
         case types.TextContent():
             return Text(_storable(block.text))
         case types.ImageContent():
-            return _image(block.data, block.mime_type)
+            return _image(block.data)
         case types.AudioContent():
             return Text(f"[audio, {_storable(block.mime_type)}, not shown]")
         case types.ResourceLink():
@@ -50,28 +46,16 @@ def _part(block: Any) -> Text | Image:
             return Text(_storable(resource.text))
         case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
             if (resource.mime_type or "").startswith("image/"):
-                return _image(resource.blob, resource.mime_type or "")
+                return _image(resource.blob)
             return Text(_storable(f"[resource {resource.uri}, {resource.mime_type or 'bytes'}, not shown]"))
         case _:
             return Text(f"[content of a kind that is not known here: {_storable(str(getattr(block, 'type', '?')))}]")
 
 
-def _cut(part: Text | Image) -> Text | Image:
-    """Beside images nobody else cuts a text that is too long."""
-    return Text(part.text[:TEXT_CHARACTERS]) if isinstance(part, Text) else part
-
-
-def _image(data: str, media_type: str) -> Text | Image:
-    media_type = media_type.lower()
+def _image(data: str) -> Text | Image:
     if len(data) > IMAGE_CHARACTERS:
         return Text(f"[an image of more than {IMAGE_CHARACTERS} base64 characters, not shown]")
-    try:
-        base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        return Text("[an image that is not valid base64, not shown]")
-    if not _MEDIA_TYPE.fullmatch(media_type):
-        return Text("[an image of an unknown type, not shown]")
-    return Image(data=data, media_type=media_type)
+    return image_from_base64(data) or Text(f"[an image that is not a base64 {KINDS}, not shown]")
 
 
 def _storable(text: str) -> str:
