@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
+from fastapi import Request
 from pydantic import Field
 
 from holdfast.api.agent_bodies import VariableName, VariableValue
 from holdfast.api.bodies import Wire, body_of
+from holdfast.api.hanging_up import while_on_the_line
 from holdfast.api.parameters import AgentId, AsActor, InRooms
 from holdfast.api.responses import Json
 from holdfast.api.routing import routes
 from holdfast.api.tools import PipRequirement, Requirement
+from holdfast.core.errors import Invalid
 from holdfast.core.messages import Message, ToolResult, ToolReturnsBody
 from holdfast.core.outward import outward, result_wire
 from holdfast.ports.ids import new_id
@@ -44,9 +48,12 @@ class Code(Wire):
 
 
 @router.post("/v1/tools/run")
-async def run_tool_from_source(rooms: InRooms, actor: AsActor, body: Annotated[SourceRun, body_of(SourceRun)]) -> Json:
+async def run_tool_from_source(
+    rooms: InRooms, actor: AsActor, request: Request, body: Annotated[SourceRun, body_of(SourceRun)]
+) -> Json:
     tool = rooms.tools.from_source(actor, body.given())
-    outcome = await rooms.by_hand.run_alone(tool, body.args, body.env_vars)
+    work = rooms.by_hand.run_alone(tool, await _as_written(request, body), body.env_vars)
+    outcome = await while_on_the_line(request, work)
     result = ToolResult(
         NO_ID, outcome.status, outcome.content, outcome.stdout or None, outcome.stderr or None, tool.name, outcome.tier
     )
@@ -70,9 +77,26 @@ async def generate_json_schema(rooms: InRooms, actor: AsActor, body: Annotated[C
 
 @router.post("/v1/agents/{agent_id}/tools/{tool_name}/run")
 async def run_tool_for_agent(
-    rooms: InRooms, actor: AsActor, agent_id: AgentId, tool_name: str, body: Annotated[ToolRun, body_of(ToolRun)]
+    rooms: InRooms,
+    actor: AsActor,
+    agent_id: AgentId,
+    tool_name: str,
+    request: Request,
+    body: Annotated[ToolRun, body_of(ToolRun)],
 ) -> Json:
-    return Json(execution_wire(await rooms.by_hand.run_for_agent(actor, agent_id, tool_name, body.args)))
+    work = rooms.by_hand.run_for_agent(actor, agent_id, tool_name, await _as_written(request, body))
+    return Json(execution_wire(await while_on_the_line(request, work)))
+
+
+async def _as_written(request: Request, body: ToolRun) -> dict[str, Any]:
+    """The arguments to the last digit: the reader of all bodies rounds whole numbers of more than 64 bits."""
+    if not body.args:
+        return {}
+    try:
+        args: dict[str, Any] = json.loads(await request.body())["args"]
+    except ValueError as error:  # of thousands of digits
+        raise Invalid(f"The arguments cannot be read: {error}") from error
+    return args
 
 
 def execution_wire(outcome: ToolOutcome) -> dict[str, Any]:

@@ -7,11 +7,10 @@ of calls do not apply, and nothing is added to the conversation; memory edits ar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-
-import orjson
 
 from holdfast.core.errors import Conflict, Forbidden, NeedsApproval, NotFound
 from holdfast.core.gate import judge_call
@@ -40,7 +39,7 @@ class ByHand:
         tool = next((tool for tool in view.tools if tool.name == name), None)
         if tool is None:
             raise NotFound(f"Tool {name} is not attached to agent {agent_id}")
-        text = orjson.dumps(dict(arguments)).decode()
+        text = json.dumps(dict(arguments))
         check_gate(view.agent, ToolCall("", name, text))
 
         def job() -> ToolJob:
@@ -70,7 +69,7 @@ class ByHand:
             created_at=tool.created_at,
             updated_at=tool.updated_at,
         )
-        text = orjson.dumps(dict(arguments)).decode()
+        text = json.dumps(dict(arguments))
 
         def job() -> ToolJob:
             made = job_for(tool, nobody, (), text, {})
