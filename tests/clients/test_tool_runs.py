@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import uuid
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from letta_client import ConflictError, Letta, NotFoundError, PermissionDeniedError
 
 from server_fixture import Served
+from tools.processes import named, until
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ECHO = '''
@@ -176,6 +179,50 @@ def picture() -> list:
     assert [part["type"] for part in parts] == ["text", "image"]
     assert parts[1]["source"]["data"] == PIXEL
     assert client.agents.tools.run("table", agent_id=agent).func_return == '{"rows": [1, 2, {"a": null}]}'
+
+
+def test_a_return_in_parts_is_cut_like_any_other(client: Letta, http: httpx.Client) -> None:
+    source = 'def long() -> list:\n    """Long."""\n    return [{"type": "text", "text": "z" * 900_000}]\n'
+    tool = client.tools.upsert(source_code=source, return_char_limit=100)
+    agent = client.agents.create(model="demo/rehearsal", tool_ids=[tool.id], include_base_tools=False).id
+    done = http.post(f"/v1/agents/{agent}/tools/long/run", json={}).json()
+    [part] = done["func_return"]
+    assert part["text"] == "z" * 100 + "... [truncated 899900 chars]"
+
+
+def test_a_large_whole_number_arrives_to_the_last_digit(client: Letta, http: httpx.Client) -> None:
+    source = 'def exact(x: int) -> str:\n    """Exact."""\n    return str(x + 1)\n'
+    args = {"x": 10**30}
+    agent = agent_with(client, source)
+    done = http.post(f"/v1/agents/{agent}/tools/exact/run", json={"args": args}).json()
+    assert done["func_return"] == f"{10**30 + 1}"
+    done = http.post("/v1/tools/run", json={"source_code": source, "args": args}).json()
+    assert done["tool_return"] == f"{10**30 + 1}"
+    endless = '{"args": {"x": ' + "9" * 5_000 + "}}"
+    assert http.post(f"/v1/agents/{agent}/tools/exact/run", content=endless).status_code in (400, 422)
+
+
+SLEEPER = '''
+def sleeper() -> str:
+    """Sleep."""
+    import ctypes, time
+    ctypes.CDLL(None).prctl(15, b"{mark}", 0, 0, 0)
+    time.sleep(150)
+'''
+
+
+def test_a_tool_run_by_hand_dies_when_the_client_hangs_up(client: Letta, served: Served) -> None:
+    mark = f"hf{uuid.uuid4().hex[:10]}"
+    source = SLEEPER.replace("{mark}", mark)
+    agent = agent_with(client, source)
+    server = httpx.URL(served.url)
+    for path, body in (("/v1/tools/run", {"source_code": source}), (f"/v1/agents/{agent}/tools/sleeper/run", {})):
+        asked = httpx.Request("POST", f"{served.url}{path}", json=body)
+        lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in asked.headers.items())]
+        with socket.create_connection((server.host, server.port or 80)) as line:
+            line.sendall("\r\n".join([*lines, "", ""]).encode() + asked.content)
+            asyncio.run(until(lambda: bool(named(mark)), 30))
+        asyncio.run(until(lambda: not named(mark), 30))
 
 
 def test_the_schema_of_a_source_is_told(http: httpx.Client) -> None:

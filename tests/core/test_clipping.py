@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from holdfast.core.clipping import clip_return
+from holdfast.core.clipping import clip_content, clip_return
+from holdfast.core.messages import Image, Text
 
 
 def test_text_is_cut_and_says_how_much_is_missing() -> None:
@@ -37,3 +38,10 @@ def test_json_that_one_text_cannot_mend_is_cut_as_text() -> None:
 
 def test_deep_nesting_is_no_way_to_break_it() -> None:
     assert clip_return("[" * 100_000, 10) == "[[[[[[[[[[... [truncated 99990 chars]"
+
+
+def test_a_return_in_parts_is_cut_over_all_its_text() -> None:
+    image = Image(data="QUJD", media_type="image/png")
+    cut = clip_content((Text("12345"), image, Text("67890")), 7)
+    assert cut == (Text("12345"), image, Text("67... [truncated 3 chars]"))
+    assert clip_content("12345", None) == clip_content("12345", 5) == "12345"

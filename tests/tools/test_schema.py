@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.core.errors import Invalid
 from holdfast.tools import schema as schemas
-from holdfast.tools.schema import schema_from_args_model, schema_from_source, strict_schema
+from holdfast.tools.schema import schema_from_args_model, schema_from_source
 
 
 def parameter(hint: str, before: str = "") -> dict[str, Any]:
@@ -232,22 +232,3 @@ def test_a_models_schema_becomes_a_tool_schema_with_definitions_inlined() -> Non
 def test_a_models_schema_that_makes_no_sense_is_refused(args: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         schema_from_args_model("buy", "Buys.", args)
-
-
-def test_strict_mode_requires_everything_and_makes_the_optional_nullable() -> None:
-    source = '''
-class P(BaseModel):
-    a: int
-    b: str = "x"
-def f(x: int, p: P, y: str = "a", z: Literal["q"] = "q", free: dict = None):
-    """D."""
-'''
-    made = strict_schema(schema_from_source(source))["parameters"]
-    assert made["required"] == ["x", "p", "y", "z", "free"]
-    assert made["additionalProperties"] is False
-    assert made["properties"]["x"]["type"] == "integer"
-    assert made["properties"]["y"] == {"type": ["string", "null"], "description": "y"}
-    assert made["properties"]["z"]["anyOf"] == [{"type": "string", "enum": ["q"]}, {"type": "null"}]
-    assert made["properties"]["p"]["additionalProperties"] is False
-    assert made["properties"]["p"]["properties"]["b"]["type"] == ["string", "null"]
-    assert "additionalProperties" not in made["properties"]["free"]

@@ -10,6 +10,10 @@ from __future__ import annotations
 from json import JSONDecodeError, dumps, loads
 from typing import Any
 
+from holdfast.core.messages import Image, Text
+
+Content = str | tuple[Text | Image, ...]
+
 
 def clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... [truncated {len(text) - limit} chars]"
@@ -24,6 +28,22 @@ def clip_return(text: str, limit: int) -> str:
     except (JSONDecodeError, RecursionError):
         return clip(text, limit)
     return _clip_object(said, limit) or clip(text, limit)
+
+
+def clip_content(content: Content, limit: int | None) -> Content:
+    """The same for a return that may be in parts: no more than `limit` characters of all its texts together."""
+    if limit is None:
+        return content
+    if isinstance(content, str):
+        return clip_return(content, limit)
+    kept: list[Text | Image] = []
+    for part in content:
+        if isinstance(part, Text):
+            text = clip_return(part.text, limit)
+            limit = max(0, limit - len(part.text))
+            part = Text(text)
+        kept.append(part)
+    return tuple(kept)
 
 
 def _clip_object(said: Any, limit: int) -> str | None:

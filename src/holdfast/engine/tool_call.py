@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.core.arguments import parse_arguments
-from holdfast.core.clipping import clip_return
+from holdfast.core.clipping import clip_content
 from holdfast.core.errors import TellTheModel
 from holdfast.core.messages import Text, ToolResult
 from holdfast.core.records import Agent, Block, Tool
@@ -70,9 +70,7 @@ async def attempt(toolbox: Toolbox, tool: Tool, job: Callable[[], ToolJob]) -> T
     except Exception:
         log.exception("tool %s failed inside the server", tool.name)
         return ToolOutcome("error", f"Error executing function {tool.name}: the server failed to run it.")
-    if isinstance(outcome.content, str):
-        return replace(outcome, content=clip_return(outcome.content, tool.return_char_limit))
-    return outcome
+    return replace(outcome, content=clip_content(outcome.content, tool.return_char_limit))
 
 
 def job_for(tool: Tool, agent: Agent, blocks: tuple[Block, ...], arguments: str, filled: Mapping[str, Any]) -> ToolJob:

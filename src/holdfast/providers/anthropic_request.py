@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from holdfast.core.clipping import clip_content
 from holdfast.core.messages import (
     HiddenReasoning,
     Image,
@@ -25,7 +26,7 @@ from holdfast.core.messages import (
 from holdfast.core.model import ModelRequest
 from holdfast.providers.anthropic_settings import settings_of
 from holdfast.providers.assembly import Assembly, split_system
-from holdfast.providers.encoding import Wire, arguments_object, cut, shown
+from holdfast.providers.encoding import Wire, arguments_object, shown
 from holdfast.providers.images import OMITTED, inline
 from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn
 
@@ -114,7 +115,7 @@ def _tool_use(call: ToolCall) -> Wire:
 
 
 def _tool_result(result: ToolResult, limit: int | None) -> Wire:
-    content = cut(result.content, limit)
+    content = clip_content(result.content, limit)
     block: Wire = {"type": "tool_result", "tool_use_id": _wire_id(result.call_id)}
     seen: str | Sequence[Wire] = content if isinstance(content, str) else _seen(content)
     if seen:

@@ -11,7 +11,8 @@ import re
 from typing import Any
 
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolSpec
-from holdfast.providers.encoding import Wire, strict_schema
+from holdfast.providers.encoding import Wire
+from holdfast.providers.strict import ANTHROPIC, strict_schema
 from holdfast.providers.windows import limits_of
 
 DEFAULT_MAX_TOKENS = 8192  # for models we know nothing about; every Claude since 3.5 can write as much
@@ -83,7 +84,7 @@ def _output(settings: ModelSettings) -> dict[str, Any]:
 
 def _tool(spec: ToolSpec, *, strict: bool) -> Wire:
     tool: Wire = {"name": spec.name, "description": spec.description, "input_schema": spec.parameters}
-    if strict and (schema := strict_schema(spec.parameters)) is not None:
+    if strict and (schema := strict_schema(spec.parameters, ANTHROPIC)) is not None:
         tool |= {"input_schema": schema, "strict": True}
     return tool
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from holdfast.core.clipping import clip_content
 from holdfast.core.messages import (
     HiddenReasoning,
     Image,
@@ -27,7 +28,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice
 from holdfast.providers.assembly import Append, Assembly, split_system
-from holdfast.providers.encoding import Wire, arguments_object, cut, shown
+from holdfast.providers.encoding import Wire, arguments_object, shown
 from holdfast.providers.images import OMITTED, inline
 from holdfast.providers.quirks import bare
 from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn, in_order
@@ -117,7 +118,7 @@ def _said(said: Part | ToolCall, ids: bool) -> Wire | None:
 
 
 def _response(result: ToolResult, limit: int | None, ids: bool) -> Wire:
-    text = plain_text(cut(result.content, limit))
+    text = plain_text(clip_content(result.content, limit))
     outcome = {"error" if result.status == "error" else "output": text}
     response: Wire = {"name": result.name or "", "response": outcome}
     return {"functionResponse": {"id": result.call_id, **response} if ids else response}

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from holdfast.core.clipping import clip_content
 from holdfast.core.messages import (
     HiddenReasoning,
     Image,
@@ -28,9 +29,10 @@ from holdfast.core.messages import (
 )
 from holdfast.core.model import AnyTool, ModelRequest, OneTool, ToolChoice, ToolSpec
 from holdfast.providers.assembly import Append, Assembly, split_system
-from holdfast.providers.encoding import Wire, cut, shown, strict_schema
+from holdfast.providers.encoding import Wire, shown
 from holdfast.providers.images import OMITTED, url_of
 from holdfast.providers.quirks import O_SERIES, Quirks, bare, is_reasoning
+from holdfast.providers.strict import OPENAI, strict_schema
 from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn
 
 NO_OUTPUT = "[No output]"
@@ -112,7 +114,7 @@ def _call(call: ToolCall, quirks: Quirks) -> Wire:
 
 
 def _result(result: ToolResult, limit: int | None, quirks: Quirks) -> Wire:
-    text = plain_text(cut(result.content, limit))
+    text = plain_text(clip_content(result.content, limit))
     return {"role": "tool", "tool_call_id": _wire_id(result.call_id, quirks), "content": text or NO_OUTPUT}
 
 
@@ -146,7 +148,7 @@ def _image(image: Image) -> Wire:
 
 def _tool(spec: ToolSpec, *, strict: bool) -> Wire:
     function: Wire = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    if strict and (schema := strict_schema(spec.parameters)) is not None:
+    if strict and (schema := strict_schema(spec.parameters, OPENAI)) is not None:
         function |= {"parameters": schema, "strict": True}
     return {"type": "function", "function": function}
 

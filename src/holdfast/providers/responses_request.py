@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from holdfast.core.clipping import clip_content
 from holdfast.core.messages import (
     HiddenReasoning,
     Image,
@@ -24,9 +25,10 @@ from holdfast.core.messages import (
 )
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec
 from holdfast.providers.assembly import Assembly, split_system
-from holdfast.providers.encoding import Wire, cut, shown, strict_schema
+from holdfast.providers.encoding import Wire, shown
 from holdfast.providers.images import OMITTED, url_of
 from holdfast.providers.quirks import O_SERIES, bare, is_reasoning
+from holdfast.providers.strict import OPENAI, strict_schema
 from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn, in_order
 
 ORIGIN = "openai-responses"
@@ -100,7 +102,7 @@ def _reasoning(sealed: str, item_id: str | None, summary: Sequence[Wire]) -> Wir
 
 
 def _output(result: ToolResult, limit: int | None) -> Wire:
-    content = cut(result.content, limit)
+    content = clip_content(result.content, limit)
     output: str | list[Wire] = content if isinstance(content, str) else _seen(content)
     return {"type": "function_call_output", "call_id": result.call_id, "output": output or NO_OUTPUT}
 
@@ -121,7 +123,7 @@ def _image(image: Image) -> Wire:
 
 
 def _tool(spec: ToolSpec, *, strict: bool) -> Wire:
-    schema = strict_schema(spec.parameters) if strict else None
+    schema = strict_schema(spec.parameters, OPENAI) if strict else None
     return {
         "type": "function",
         "name": spec.name,

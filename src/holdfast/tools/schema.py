@@ -202,47 +202,6 @@ def _inlined(value: Any, inlining: _Inlining, within: tuple[str, ...]) -> Any:
     return {**(target if isinstance(target, dict) else {}), **rest}
 
 
-def strict_schema(schema: Mapping[str, Any]) -> JsonSchema:
-    """For vendors' strict mode: every property required, none unknown, and what was optional may be null.
-
-    An object without listed properties (a plain `dict`) stays open: closed, it could only ever be empty.
-    """
-    return {**schema, "parameters": _strict(schema["parameters"])}
-
-
-def _strict(schema: Any) -> Any:
-    if not isinstance(schema, Mapping):
-        return schema
-    strict = {key: value for key, value in schema.items() if key != "default"}
-    for key in ("anyOf", "oneOf", "allOf"):
-        if key in strict:
-            strict[key] = [_strict(option) for option in strict[key]]
-    if "items" in strict:
-        strict["items"] = _strict(strict["items"])
-    if strict.get("type") == "object" and "properties" in strict:
-        required = strict.get("required", [])
-        properties = {
-            name: _strict(value) if name in required else _nullable(_strict(value))
-            for name, value in strict.get("properties", {}).items()
-        }
-        strict |= {"properties": properties, "required": list(properties), "additionalProperties": False}
-    return strict
-
-
-def _nullable(schema: JsonSchema) -> JsonSchema:
-    kind = schema.get("type")
-    if "anyOf" in schema:
-        options = schema["anyOf"]
-        return schema if {"type": "null"} in options else {**schema, "anyOf": [*options, {"type": "null"}]}
-    if isinstance(kind, str) and "enum" not in schema and kind != "null":
-        return {**schema, "type": [kind, "null"]}
-    if kind == "null" or (isinstance(kind, list) and "null" in kind):
-        return schema
-    words = {"description": schema["description"]} if "description" in schema else {}
-    inner = {key: value for key, value in schema.items() if key != "description"}
-    return {"anyOf": [inner, {"type": "null"}], **words}
-
-
 class SourceSchemas:
     """Implements `ports.schemas.SchemaReader`."""
 
