@@ -6,8 +6,6 @@ users name by URL and what tools return is known by its first bytes; what is sai
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -30,14 +28,6 @@ def kind_of_image(body: bytes) -> str | None:
     if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _MAGIC.items() if body.startswith(magic)), None)
-
-
-def image_from_base64(data: str) -> Image | None:
-    try:
-        kind = kind_of_image(base64.b64decode(data, validate=True))
-    except (binascii.Error, ValueError):
-        return None
-    return Image(data=data, media_type=kind) if kind else None
 
 
 def urls_in(drafts: Iterable[Draft], answers: Iterable[Answer] = ()) -> list[str]:

@@ -14,11 +14,12 @@ from typing import Any
 
 from holdfast.core.errors import TellTheModel
 from holdfast.core.messages import Image, Text
-from holdfast.core.pictures import KINDS, image_from_base64
+from holdfast.core.pictures import KINDS
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.tools import memory
 from holdfast.tools.cage import DISK_BYTES
 from holdfast.tools.cells import Ended
+from holdfast.tools.images import image_from_base64
 
 _HEADER_BYTES = 4
 # The kernel kills by its ticks and tells the time used more exactly, so the two differ a little.

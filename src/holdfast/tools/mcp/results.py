@@ -8,9 +8,10 @@ from typing import Any
 import mcp_types as types
 
 from holdfast.core.messages import Image, ReturnStatus, Text
-from holdfast.core.pictures import KINDS, image_from_base64
+from holdfast.core.pictures import KINDS
 from holdfast.ports.mcp import OfferedTool
 from holdfast.ports.toolbox import ToolOutcome
+from holdfast.tools.images import image_from_base64
 
 IMAGE_CHARACTERS = 8_000_000
 
