@@ -43,6 +43,12 @@ async def check_cancelled(house: House, run: Run, conversation: str, *, in_conte
     assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
 
 
+async def check_ids_agree(house: House, conversation: str) -> None:
+    """What is stored is what is in the context."""
+    stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100))
+    assert [m.id for m in reversed(stored)] == list(await house.conversations.context_ids(conversation))
+
+
 @asynccontextmanager
 async def a_tool_that_waits(house: House, name: str) -> AsyncIterator[asyncio.Event]:
     """The tool runs until it is killed; the event says that it has begun."""
@@ -134,6 +140,8 @@ async def test_together_with_an_approval_that_arrives_at_the_same_moment(databas
             for outcome in outcomes:
                 if isinstance(outcome, Run):
                     await house.records(outcome.id)
+            assert (await house.wiring.store.situation(conversation)).calls == ()
+            await check_ids_agree(house, conversation)
             house.model._replies.clear()
             house.model.script(Say("next"))
             assert (await house.finished(conversation, "go on")).stop_reason == "end_turn"
@@ -184,6 +192,15 @@ async def test_together_with_the_last_step(database_url: str) -> None:
         await asyncio.gather(*cancelling)
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert after.stop_reason in ("cancelled", "max_steps")
+        situation = await house.wiring.store.situation(conversation)
+        assert situation.calls == ()
+        assert situation.agent.last_stop_reason == after.stop_reason
+        assert await house.kinds(conversation) == ["System", "User", "Assistant", "ToolReturns"]
+        await check_ids_agree(house, conversation)
+        stops = [r["stop_reason"] for r in await house.records(run.id) if r["message_type"] == "stop_reason"]
+        assert stops == [after.stop_reason]
+        house.model.script(Say("at your service"))
+        assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
 
 
 async def test_by_another_process(database_url: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import func, select
 
 from engine.house import House, opened
-from holdfast.engine import retention
+from holdfast.api import watching
+from holdfast.engine import retention, stream
 from holdfast.engine.retention import Retention
 from holdfast.ports.history import StepFilter
 from holdfast.ports.paging import Page
@@ -58,6 +59,10 @@ async def test_a_stream_whose_events_are_all_gone_is_one_gap(database_url: str) 
         batches = [batch async for batch in house.engine.follow(run.id)]
         assert [(b.records, b.gap_until) for b in batches] == [((), last)]
         assert [batch async for batch in house.engine.follow(run.id, last)] == []
+        gap, stop, done = [record async for record in watching.show(house.engine, run.id).body_iterator]
+        assert b'"gap"' in bytes(gap)
+        assert bytes(stop) == stream.stop_record("end_turn").encode()
+        assert done == stream.DONE.encode()
 
 
 async def test_what_is_left_of_a_stream_follows_its_gap(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

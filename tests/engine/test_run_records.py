@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, get_args
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, String, select
 
 from engine.house import House, opened
 from holdfast.core.errors import Conflict, ModelErrorKind
@@ -15,6 +15,7 @@ from holdfast.core.model import Usage
 from holdfast.core.records import Run
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
+from holdfast.ports.toolbox import ToolJob
 from holdfast.ports.traces import Trace
 from holdfast.records.conversations import Conversations
 from holdfast.storage.people import DEFAULT_ACTOR
@@ -60,7 +61,9 @@ def naming(connection: Connection, column: str, identity: str) -> dict[str, int]
     """How many rows of each table name this thing."""
     found = {}
     for table in metadata.sorted_tables:
-        if column in table.c and (rows := connection.execute(select(table).where(table.c[column] == identity)).all()):
+        if column not in table.c or not isinstance(table.c[column].type, String):
+            continue
+        if rows := connection.execute(select(table).where(table.c[column] == identity)).all():
             found[table.name] = len(rows)
     return found
 
@@ -151,6 +154,26 @@ async def test_a_tool_counts_for_the_run_that_executed_it(database_url: str) -> 
         for name in ("pay", tool.id):
             found = await house.history.runs(DEFAULT_ACTOR, RunFilter(tools_used=(name,)), Page())
             assert [run.id for run in found] == [paying.id]
+
+
+async def test_a_tool_that_was_cut_off_counts_as_used_and_one_that_never_began_does_not(database_url: str) -> None:
+    async with opened(database_url) as house:
+        conversation = await house.agent("wait", "look")
+        begun = asyncio.Event()
+
+        async def wait(job: ToolJob) -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        house.toolbox.does["wait"] = wait
+        house.model.script(Call("wait", id="c1"), Call("look", id="c2"))
+        run = await house.start(conversation)
+        await begun.wait()
+        await house.engine.cancel(run)
+        assert (await house.history.run(DEFAULT_ACTOR, run.id)).tools_used == ("wait",)
+        found = await house.history.runs(DEFAULT_ACTOR, RunFilter(tools_used=("wait",)), Page())
+        assert [run.id for run in found] == [run.id]
 
 
 async def test_the_time_of_an_approved_tool_is_that_of_the_step_that_asked_for_it(database_url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -16,11 +17,13 @@ from holdfast.api.routing import routes
 from holdfast.api.run_filters import AskedRuns, RunsPage
 from holdfast.api.shapes_runs import run_metrics_wire, run_wire, step_metrics_wire, step_wire, trace_wire, usage_wire
 from holdfast.core.errors import InvalidArgument
-from holdfast.core.records import Run
+from holdfast.core.records import Run, Step
 from holdfast.ports.history import MessageScope, RunFilter, StepFilter
 from holdfast.ports.paging import Page
 
 router = routes("/v1")
+
+STEPS_PER_READ = 1000
 
 
 @router.get("/runs")
@@ -74,14 +77,23 @@ async def steps(rooms: InRooms, actor: AsActor, run_id: str, asked: Annotated[Pa
 @router.get("/runs/{run_id}/usage")
 async def usage(rooms: InRooms, actor: AsActor, run_id: str) -> Json:
     await _run(rooms, actor, run_id)
-    return Json(usage_wire(await rooms.history.steps(actor, StepFilter(run_id=run_id), Page(limit=1000))))
+    return Json(usage_wire(await _all_steps(rooms, actor, run_id)))
 
 
 @router.get("/runs/{run_id}/metrics")
 async def metrics(rooms: InRooms, actor: AsActor, run_id: str) -> Json:
     run = await _run(rooms, actor, run_id)
-    found = await rooms.history.steps(actor, StepFilter(run_id=run_id), Page(limit=1000, order="asc"))
-    return Json(run_metrics_wire(run, found))
+    return Json(run_metrics_wire(run, await _all_steps(rooms, actor, run_id)))
+
+
+async def _all_steps(rooms: InRooms, actor: AsActor, run_id: str) -> list[Step]:
+    """Oldest first, however many there are."""
+    found: list[Step] = []
+    page = Page(limit=STEPS_PER_READ, order="asc")
+    while steps := await rooms.history.steps(actor, StepFilter(run_id=run_id), page):
+        found.extend(steps)
+        page = replace(page, after=steps[-1].id)
+    return found
 
 
 @router.get("/runs/{run_id}/trace")

@@ -46,15 +46,21 @@ def show(
 ) -> StreamingResponse:
     """The response of a request that streams a run, from any cursor."""
     batches = engine.follow(run_id, after, PING_SECONDS if pings else None)
-    records = _records(batches, run_id, after, types, pings)
+    records = _records(engine, batches, run_id, after, types, pings)
     return StreamingResponse(records, media_type=MEDIA_TYPE, headers={"cache-control": "no-cache"})
 
 
 async def _records(
-    batches: AsyncGenerator[Batch, None], run_id: str, after: int, types: Sequence[str] | None, pings: bool
+    engine: Engine,
+    batches: AsyncGenerator[Batch, None],
+    run_id: str,
+    after: int,
+    types: Sequence[str] | None,
+    pings: bool,
 ) -> AsyncIterator[bytes]:
     wanted = None if types is None else ALWAYS_SHOWN | set(types)
     last = after
+    forgotten = False  # the end of the stream is no longer kept
     async with aclosing(batches):
         if after and pings:
             yield _ping(run_id, last)
@@ -64,8 +70,11 @@ async def _records(
             elif not batch.records:
                 yield _ping(run_id, last)
             last = batch.first_seq + len(batch.records) - 1
+            forgotten = batch.gap_until is not None and not batch.records
             if chosen := _chosen(batch, wanted, pings):
                 yield chosen
+    if forgotten and (stop := (await engine.run(run_id)).stop_reason) is not None:
+        yield stream.stop_record(stop, None).encode()
     yield stream.DONE.encode()
 
 

@@ -90,6 +90,10 @@ class Engine:
         """The run that a request with one of these names became."""
         return await self._wiring.store.known_request(conversation_id, keys)
 
+    async def run(self, run_id: str) -> Run:
+        """The run as it is now."""
+        return await self._wiring.store.run(run_id)
+
     def follow(self, run_id: str, after: int = 0, idle_seconds: float | None = None) -> AsyncGenerator[Batch, None]:
         """The run's records after a cursor, live to its end; an empty batch whenever nothing came for so long."""
         return self._wiring.feed.follow(run_id, after, idle_seconds)

@@ -32,6 +32,7 @@ class CallRow:
     number: int
     created_at: datetime
     returned: bool = False
+    started: bool = False  # at some time
     asked_at: datetime | None = None
     expires_at: datetime | None = None
     on_expiry: OnExpiry | None = None

@@ -93,7 +93,9 @@ def _write_calls(tables: Tables, line: Line, row: RunRow | None, change: Change,
         if call.status == "unknown":
             _ask(kept, call, now)
     for call in (*change.new_calls, *change.changed_calls):
-        if call.executed and row is not None:
+        kept = line.ledger[call.step_id, call.call.id]
+        kept.started = kept.started or call.status == "started"
+        if row is not None and (call.executed or (kept.started and not call.open)):
             row.used.add(call.call.name)
     if any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
         for kept in line.ledger.values():
