@@ -107,6 +107,21 @@ def test_any_server_cancels_what_any_worker_drives(site: Site) -> None:
         assert site.client(site.here).agents.messages.create(agent_id, input="/say go on").messages
 
 
+@pytest.mark.parametrize("end", ["killed", "frozen"])
+def test_a_server_cancels_what_a_worker_left_and_the_conversation_is_free(site: Site, end: str) -> None:
+    agent_id = site.agent()
+    with site.worker() as worker:
+        run_id = site.begin(agent_id, "/slow 100\n/tokens 300")
+        worker.kill() if end == "killed" else worker.freeze()
+        answer = site.http(site.there).post(f"/v1/agents/{agent_id}/messages/cancel")
+        assert answer.json() == {run_id: "cancelled"}
+        assert site.http(site.here).get(f"/v1/runs/{run_id}").json()["status"] == "cancelled"
+        next_one = site.http(site.here).post(f"/v1/agents/{agent_id}/messages/async", json={"input": "/say go on"})
+        assert next_one.status_code == 200, next_one.text
+        if end == "frozen":
+            worker.thaw()
+
+
 def test_work_that_came_while_nobody_worked_is_done_by_the_next_worker(site: Site) -> None:
     agent_id = site.agent()
     body = {"input": "/say late but there"}
