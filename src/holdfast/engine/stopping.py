@@ -1,8 +1,8 @@
 """Stopping runs, however many and wherever they are: driven here or elsewhere, left by the dead, waiting, queued.
 
-First the wish is written down, for all of them: whoever takes a run up from then on sees it before doing anything. Then
-they are stopped, conversations at once and the runs of one conversation in order, the one at work before those that
-wait behind it. A run whose owner does not answer is taken from it when its lease has run out, and stopped here.
+Conversations are gone through at once. In each, the wish is first written down for all of its runs: whoever takes one
+up from then on sees it before doing anything. Then they are stopped in order, the one at work before those that wait
+behind it. A run whose owner does not answer is taken from it when its lease has run out, and stopped here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from itertools import groupby
 
 from holdfast.core.lifecycle import ACTIVE, can_cancel
 from holdfast.core.records import Run
@@ -35,19 +34,19 @@ class Wish:
 async def stop_all(wiring: Wiring, work: Work, runs: Sequence[Run], wish: Wish) -> dict[str, bool]:
     """By run: True if it is cancelled or was finished anyway, False if it goes on."""
     over = {run.id: True for run in runs if not can_cancel(run.status, run.stop_reason)}
-    asked = await asyncio.gather(*(_ask(wiring, run, wish) for run in runs if run.id not in over))
-    line = sorted(asked, key=lambda run: (run.conversation_id, run.queued, run.created_at, run.id))
-    lines = [list(its_runs) for _, its_runs in groupby(line, key=lambda run: run.conversation_id)]
-    stopped = await asyncio.gather(*(_stop_line(wiring, work, its_runs, wish.by) for its_runs in lines))
-    return over | {run_id: done for its_runs in stopped for run_id, done in its_runs.items()}
+    lines: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.id not in over:
+            lines.setdefault(run.conversation_id, []).append(run)
+    stopped = await asyncio.gather(*(_stop_line(wiring, work, line, wish) for line in lines.values()))
+    return over | {run_id: done for line in stopped for run_id, done in line.items()}
 
 
-async def _ask(wiring: Wiring, run: Run, wish: Wish) -> Run:
-    return await wiring.store.ask_cancel(run.id, wish.by, wish.reason, wish.rollback)
-
-
-async def _stop_line(wiring: Wiring, work: Work, runs: Sequence[Run], by: str | None) -> dict[str, bool]:
-    return {run.id: await _stop(wiring, work, run, by) for run in runs}
+async def _stop_line(wiring: Wiring, work: Work, runs: Sequence[Run], wish: Wish) -> dict[str, bool]:
+    """The runs of one conversation."""
+    asking = (wiring.store.ask_cancel(run.id, wish.by, wish.reason, wish.rollback) for run in runs)
+    asked = sorted(await asyncio.gather(*asking), key=lambda run: (run.queued, run.created_at, run.id))
+    return {run.id: await _stop(wiring, work, run, wish.by) for run in asked}
 
 
 async def _stop(wiring: Wiring, work: Work, run: Run, by: str | None) -> bool:
