@@ -33,7 +33,7 @@ def test_a_stream_cut_by_the_end_of_its_server_is_replayed_and_finished(
     with ServerProcess(database_url, HOLDFAST_SHUTDOWN_SECONDS="0.2") as server:
         http = httpx.Client(base_url=server.url, timeout=30)
         agent_id = http.get("/v1/agents/").json()[0]["id"]
-        body = {"input": "/slow 50\n/tokens 30", "streaming": True, "stream_tokens": True, "background": True}
+        body = {"input": "/slow 50\n/tokens 80", "streaming": True, "stream_tokens": True, "background": True}
         seen: list[str] = []
         with (
             contextlib.suppress(httpx.HTTPError),
