@@ -28,7 +28,7 @@ install: $(RUNTIME_INSTALLED) ## make .venv and install what the server needs
 dev: $(DEV_INSTALLED) ## install what tests and checks need as well
 
 test: check ## all checks, then all tests, on SQLite and on a real Postgres
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: $(DEV_INSTALLED) ## format, lint, types and the walls between rooms
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, func, select, update
+from sqlalchemy import Connection, Engine, event, func, select, update
 
 from database_fixture import migrated
 from holdfast.ports.history import RunFilter
@@ -99,13 +99,28 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(run_plan.Look, "cost_us", dishonest)
 
 
-@pytest.fixture
-def filled(database_url: str) -> Iterator[tuple[Connection, list[Row]]]:
-    engine = make_engine(database_url)
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def many_runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Engine, list[Row]]]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('listing')}/holdfast.db"
+    else:
+        url = request.getfixturevalue("postgres_server").create_database("listing")
+    engine = make_engine(migrated(url))
     with engine.begin() as connection:
         rows = fill(connection, COUNT)
-        yield connection, rows
+    yield engine, rows
     engine.dispose()
+
+
+@pytest.fixture
+def filled(many_runs: tuple[Engine, list[Row]]) -> Iterator[tuple[Connection, list[Row]]]:
+    """What a test changes in them is undone."""
+    engine, rows = many_runs
+    with engine.connect() as connection, connection.begin() as transaction:
+        yield connection, rows
+        transaction.rollback()
 
 
 def by(order_by: str) -> Callable[[Row], Any]:
