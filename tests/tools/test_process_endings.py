@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from asyncio.subprocess import Process
@@ -29,6 +30,51 @@ async def test_a_tool_that_leaves_processes_behind_is_answered_and_they_are_dead
     outcome = await run(toolbox, ESCAPERS, {"mark": mark, "then": "return"})
     assert outcome.content == "left them behind"
     assert named(mark) == []
+
+
+RACING = """
+import os
+def race(mark: str) -> str:
+    import ctypes
+    for _ in range(40):
+        if os.fork() == 0:
+            ctypes.CDLL(None).prctl(15, mark.encode(), 0, 0, 0)
+            os.fork()
+            while True:
+                pass
+    return "raced"
+"""
+
+
+async def test_processes_that_are_busy_as_the_result_comes_are_dead_when_it_is_answered(
+    toolbox: ProcessToolbox,
+) -> None:
+    for _ in range(5):
+        mark = a_mark()
+        outcome = await run(toolbox, RACING, {"mark": mark})
+        assert outcome.status in ("success", "error")  # it may reach its limit of processes
+        assert named(mark) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "alone"),
+    [
+        ("input()", True),
+        ("import os\nif os.fork() == 0: os.read(0, 1)\ninput()", False),
+        ("import threading\nthreading.Thread(target=input, daemon=True).start()\nthreading.Event().wait()", False),
+    ],
+)
+async def test_a_process_is_alone_without_children_and_threads(program: str, alone: bool) -> None:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=pipe, start_new_session=True)  # noqa: ASYNC220
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        await until(lambda: linux.is_alone(pidfd) is alone)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not linux.is_alone(pidfd)  # in doubt it is not: there is nobody to look at
+    os.close(pidfd)
 
 
 async def test_a_cancel_kills_everything_before_it_gets_out(toolbox: ProcessToolbox) -> None:

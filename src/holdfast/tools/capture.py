@@ -1,8 +1,8 @@
 """Reads one pipe of a tool: keeps the first bytes up to a limit, reads on past it, and remembers that it did.
 
 `running` makes one for each of stdout, stderr and the result. Reading on matters: a tool that prints a gigabyte must
-neither fill the server's memory nor stand still on a full pipe. Who wants to act on a flood says so by `when_full`. It
-never decodes; `outcomes` does.
+neither fill the server's memory nor stand still on a full pipe. Who wants to act on a flood says so by `when_full`, and
+who waits for something in what comes by `when_more`. It never decodes; `outcomes` does.
 """
 
 from __future__ import annotations
@@ -19,11 +19,18 @@ LAST_BYTES = 2 * 1024 * 1024
 class Capture:
     """Owns the reading end of a pipe until `finish`."""
 
-    def __init__(self, descriptor: int, limit_bytes: int, when_full: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        limit_bytes: int,
+        when_full: Callable[[], None] | None = None,
+        when_more: Callable[[bytearray], None] | None = None,
+    ) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._limit_bytes = limit_bytes
         self._when_full = when_full
+        self._when_more = when_more
         self._kept = bytearray()
         self._loop = asyncio.get_running_loop()
         self._open = True
@@ -51,6 +58,8 @@ class Capture:
             self.truncated = True
             if self._when_full:
                 self._when_full()
+        elif chunk and self._when_more:
+            self._when_more(self._kept)
         return len(chunk)
 
     def finish(self) -> None:

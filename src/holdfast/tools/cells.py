@@ -1,10 +1,12 @@
 """The server's hold on one cell: the line to it, the pidfd that kills it, and the news of its end.
 
 `forkserver` makes one for each cell that its zygote has forked, `running` uses it for one call. There are two kinds of
-news. *Dead* means that nothing of the call is alive; that is what an answer waits for. In tier A the kernel says so by
-the pidfd: the first process of a pid namespace is over only when all others in it are. Elsewhere the zygote has to see
-to it, and says so. *Ended* is the zygote's word on how the cell ended, and comes a little later; only a call without a
-result needs it.
+news. *Dead* means that nothing of the call runs any more; that is what an answer waits for. In tier A the kernel says
+so by the pidfd: the first process of a pid namespace is over only when all others in it are. But before it says so it
+takes back the memory, which is two fifths of a short call. So a cell that has given its result is killed, and if it is
+then seen to be alone in its namespace, there is nothing more to wait for. Elsewhere the zygote has to see to it, and
+says so. *Ended* is the zygote's word on how the cell ended, and comes a little later; only a call without a result
+needs it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import os
 import signal
 import socket
 from dataclasses import dataclass
+
+from holdfast.tools import linux
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,13 @@ class Cell:
     def _died(self) -> None:
         self._loop.remove_reader(self._pidfd)
         self.dead.set()
+
+    def end_with_its_result(self) -> None:
+        """Kill it; and if it has nobody beside it, it is as good as dead."""
+        if self._watched and not self.dead.is_set():
+            self.kill()
+            if linux.is_alone(self._pidfd):
+                self._died()
 
     def tell_end(self, ended: Ended | None) -> None:
         """What the zygote said, which has looked; None if there is no zygote to ask."""

@@ -128,6 +128,23 @@ def kill_group(leader_pid: int) -> None:
 # ---- namespaces and mounts ------------------------------------------------------------------------------
 
 
+def is_alone(pidfd: int) -> bool:
+    """Whether a process that has been sent SIGKILL has neither children nor other threads; False if in doubt.
+
+    The kernel lets nobody fork who has that signal waiting, and looks under the lock that also hands the signal out. So
+    what is not there after it was sent never will be. Orphans of a pid namespace are children of its first process.
+    """
+    try:
+        with open(f"/proc/self/fdinfo/{pidfd}", "rb") as facts:
+            pid = next(line.split()[1].decode() for line in facts if line.startswith(b"Pid:"))
+        if os.listdir(f"/proc/{pid}/task") != [pid]:
+            return False
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as children:
+            return not children.read(1)
+    except (OSError, StopIteration):
+        return False
+
+
 def unshare(flags: int) -> None:
     checked(_libc.unshare(flags), f"unshare({flags:#x})")
 

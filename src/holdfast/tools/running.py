@@ -36,7 +36,8 @@ class RunningTool:
             self.stdout = self._pipe(output_bytes)
             self.stderr = self._pipe(output_bytes)
             frame_bytes = FRAME_HEADER_BYTES + 6 * result_bytes + FRAME_SLACK_BYTES
-            self.result = Capture(os.dup(cell.line.fileno()), len(STARTED) + frame_bytes, when_full=cell.kill)
+            limit_bytes = len(STARTED) + frame_bytes
+            self.result = Capture(os.dup(cell.line.fileno()), limit_bytes, cell.kill, self._more_came)
             self._captures.append(self.result)
         except OSError:
             self.release()
@@ -55,6 +56,12 @@ class RunningTool:
             socket.send_fds(self.cell.line, [JOB], self._theirs)
         finally:
             self._close_theirs()
+
+    def _more_came(self, kept: bytearray) -> None:
+        """With its result the call is over, whatever the cell would still do."""
+        header = len(STARTED) + FRAME_HEADER_BYTES
+        if len(kept) >= header and len(kept) - header >= int.from_bytes(kept[len(STARTED) : header], "big"):
+            self.cell.end_with_its_result()
 
     def _close_theirs(self) -> None:
         """The other side has its own copies now."""
