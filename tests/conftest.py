@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 pytest_plugins = ("postgres_fixture", "redis_fixture", "database_fixture", "server_fixture")
 
 LONGEST_FIRST = ("tests/chaos/", "tests/simulator/", "tests/clients/test_approval_matrix.py")
-SHARING = ("tests/clients/", "tests/mcp_servers/", "tests/processes/", "tests/storage/test_run_listing.py")
+SHARING = (
+    *("tests/clients/", "tests/mcp_servers/", "tests/processes/", "tests/storage/test_run_listing.py"),
+    *("tests/api/test_bad_input.py", "tests/api/test_sending_twice.py", "tests/api/test_runs.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,7 +28,7 @@ MINE = f"agent-{DEFAULT_ACTOR.org_id}-1"
 OWN_LINE = f"conv-{DEFAULT_ACTOR.org_id}-1-own"
 MIDDLE = NOW + timedelta(seconds=30)
 COUNT = 400
-PAIRS = 60
+PAIRS = 30
 
 FILTERS: dict[str, tuple[RunFilter, Callable[[Row], bool]]] = {
     "all": (RunFilter(), lambda r: True),
