@@ -188,16 +188,19 @@ class Person:
         watching = {**body, "streaming": True, "stream_tokens": True, "background": background, "include_pings": False}
 
         def begins(record: str) -> None:
-            self.book.acknowledge(str(_data(record)["run_id"]), self.agent_id, text)
+            if (run_id := _data(record).get("run_id")) is not None:
+                self.book.acknowledge(run_id, self.agent_id, text)
 
         records = None
         while records is None:
             records = await self.line.stream(path, watching, key, begins)
             if records is None:
                 await asyncio.sleep(WAY_PAUSE_SECONDS)
-        run_id = str(_data(records[0])["run_id"])
+        run_id = _data(records[0]).get("run_id")
+        if run_id is None:  # a refusal that came inside the stream, with a full disk for one: nothing was accepted
+            raise Refused(0, records)
         self.book.seen.setdefault(run_id, [record for record in records if not record.endswith("[DONE]")])
-        return run_id
+        return str(run_id)
 
     # ---- what comes after -------------------------------------------------------------------------------------------
 
