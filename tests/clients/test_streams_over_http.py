@@ -92,3 +92,23 @@ def test_a_stream_is_taken_up_after_the_last_event_that_a_browser_saw(served: Se
     named = {"run_id": run_id, **silent}
     assert httpx.post(in_conversation, json=named, headers={"last-event-id": "2"}).content == by_body
     assert by_body.count(b"data: ") < httpx.post(path, json=silent).content.count(b"data: ")
+
+
+def test_what_a_stream_shows_as_a_request_for_approval_is_one(served: Served) -> None:
+    """Also when its arguments are wrong: its tokens were shown before anybody could know."""
+    source = (
+        'def pay(amount: float) -> str:\n    """Pay.\n\n    Args:\n        amount: So much.\n    """\n    return ""\n'
+    )
+    client = served.client()
+    tool = client.tools.upsert(source_code=source, default_requires_approval=True)
+    agent = client.agents.create(model="demo/rehearsal", tool_ids=[tool.id], include_base_tools=False)
+    body = {**streamed(), "input": '/call pay {"amount": "much"}'}
+    answer = httpx.post(f"{served.url}/v1/agents/{agent.id}/messages", json=body, timeout=30)
+    records = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    shown = {record["id"] for record in records if record["message_type"] == "approval_request_message"}
+    asked = httpx.get(f"{served.url}/v1/agents/{agent.id}/messages").json()
+    assert shown == {message["id"] for message in asked if message["message_type"] == "approval_request_message"}
+    assert len(shown) == 1
+    assert [record["stop_reason"] for record in records if record["message_type"] == "stop_reason"] == [
+        "requires_approval"
+    ]

@@ -251,14 +251,3 @@ def test_a_body_that_makes_no_sense_is_a_422(client: Letta, http: httpx.Client, 
     agent = agent_with(client, ECHO)
     assert http.post(f"/v1/agents/{agent}/tools/echo/run", json=body).status_code == 422
     assert http.post("/v1/tools/run", json=body).status_code == 422
-
-
-def test_nobody_is_asked_about_a_gated_call_that_does_not_fit_its_schema(client: Letta, http: httpx.Client) -> None:
-    tool = client.tools.upsert(source_code=LEAVE_A_MARK, default_requires_approval=True)
-    agent = client.agents.create(model="demo/rehearsal", tool_ids=[tool.id], include_base_tools=False).id
-    said = {"input": '/call mark {"nope": 1}\n/then /say done'}
-    answered = http.post(f"/v1/agents/{agent}/messages", json=said).json()
-    assert answered["stop_reason"]["stop_reason"] == "end_turn"
-    [told] = [one for one in answered["messages"] if one["message_type"] == "tool_return_message"]
-    assert "nope is unknown" in told["tool_return"]
-    assert http.get("/v1/approvals").json() == []

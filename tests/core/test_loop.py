@@ -1,7 +1,5 @@
 """The loop, case by case."""
 
-from dataclasses import replace
-
 import pytest
 
 from core.turns import call, replied, result, said, state
@@ -14,13 +12,11 @@ from holdfast.core.messages import (
     AssistantBody,
     Draft,
     Text,
-    ToolCall,
     ToolResult,
     ToolReturnsBody,
     UserBody,
     plain_text,
 )
-from holdfast.core.model import ToolSpec
 from holdfast.core.state import (
     CallModel,
     CancelAsked,
@@ -333,32 +329,3 @@ def test_a_failed_model_call_stops_with_the_kind_of_failure() -> None:
     assert decision.stop == "llm_api_error"
     assert decision.failure is not None
     assert decision.failure.error_type == "llm_rate_limit"
-
-
-STRICT_TOOL = ToolSpec(
-    "pay", "Pay.", {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
-)
-
-
-def test_nobody_is_asked_about_a_call_that_could_not_run() -> None:
-    gated = state("pay", "other", gated=("pay", "other"))
-    tools = {**gated.loadout.tools, "pay": replace(gated.loadout.tools["pay"], spec=STRICT_TOOL)}
-    gated = replace(gated, loadout=replace(gated.loadout, tools=tools))
-    alone = decide(gated, replied(call("pay")))
-    assert alone.stop is None
-    [told] = [draft.body for draft in alone.messages if isinstance(draft.body, ToolReturnsBody)]
-    assert "sum is required but missing" in str(told.results[0].content)
-    assert [one.status for one in alone.calls] == ["settled"]
-    beside = decide(gated, replied(call("pay"), call("other")))
-    assert beside.stop == "requires_approval"
-    assert [(one.call.name, one.status) for one in beside.calls] == [("pay", "settled"), ("other", "awaiting")]
-    fits = decide(gated, replied(ToolCall("call_pay", "pay", '{"sum": 3}')))
-    assert (fits.stop, [one.status for one in fits.calls]) == ("requires_approval", ["awaiting"])
-
-
-def test_a_call_whose_missing_arguments_a_rule_fills_in_is_asked_about() -> None:
-    rule = {"type": "run_first", "tool_name": "pay", "args": {"sum": 3}}
-    gated = state("pay", gated=("pay",), rules=(rule,))
-    hand = replace(gated.loadout.tools["pay"], spec=STRICT_TOOL)
-    gated = replace(gated, loadout=replace(gated.loadout, tools={"pay": hand}))
-    assert decide(gated, replied(call("pay"))).stop == "requires_approval"

@@ -1,8 +1,9 @@
 """Reads the arguments that a model wrote for a tool call: JSON text in, checked values out, or words for the model.
 
-The engine calls `parse_arguments` before a call is asked for or run. Every fault is a `TellTheModel` whose text says
-which argument is wrong and how, so that the model can do it right the next time. `conformity` does the checking
-against the schema; here is what concerns the text: size, depth, duplicate names, characters that cannot be stored.
+The engine calls `parse_arguments` before a call runs; a human who is asked first sees them as they are. Every fault is
+a `TellTheModel` whose text says which argument is wrong and how, so that the model can do it right the next time.
+`conformity` does the checking against the schema; here is what concerns the text: size, depth, duplicate names,
+characters that cannot be stored.
 
 The text is data. Nothing of it is ever evaluated, and nothing is mended that would change what the model said.
 """

@@ -129,7 +129,7 @@ def _model_replied(state: State, happened: ModelReplied) -> Decision:
     asked = reply.calls if state.loadout.parallel_calls else reply.calls[:1]
     if not asked:
         return _text_only(state, happened)
-    calls, rulings = tooling.through_the_gate(state, asked, happened)
+    calls, rulings = tooling.through_the_gate(state.loadout, asked, happened)
     state = replace(state, calls=calls)
     gated = tuple(call.call for call in calls if call.waiting)
     free = tuple(call.call for call in calls if not call.waiting)

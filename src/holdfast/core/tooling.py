@@ -11,8 +11,6 @@ from dataclasses import replace
 
 from holdfast.core import limits
 from holdfast.core.answers import CHANGED_TOOL, LOST
-from holdfast.core.arguments import parse_arguments
-from holdfast.core.errors import TellTheModel
 from holdfast.core.gate import Verdict, judge_call
 from holdfast.core.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
 from holdfast.core.rules import is_terminal, must_call_a_tool, offered, prefilled
@@ -29,11 +27,9 @@ def ask_model(state: State, messages: Sequence[Draft] = ()) -> Decision:
 
 
 def through_the_gate(
-    state: State, asked: Sequence[ToolCall], happened: ModelReplied
+    loadout: Loadout, asked: Sequence[ToolCall], happened: ModelReplied
 ) -> tuple[tuple[Call, ...], tuple[Ruling, ...]]:
-    """Each call of a reply as the gate lets it through: to run, to wait for a human, or denied by a policy. Nobody is
-    asked about a call that could not run: the model is told what is wrong with it."""
-    loadout = state.loadout
+    """Each call of a reply as the gate lets it through: to run, to wait for a human, or denied by a policy."""
     calls: list[Call] = []
     rulings: list[Ruling] = []
     for position, tool_call in enumerate(asked):
@@ -45,8 +41,6 @@ def through_the_gate(
             allowances=loadout.allowances,
         )
         call = _admitted(loadout, Call(tool_call, happened.step_id, position, "allowed"), verdict, happened.request_id)
-        if call.waiting and (fault := _fault(state, call)):
-            call = _refused(replace(call, request_id=None, expiry=None), fault)
         calls.append(call)
         if verdict.by is not None and verdict.way != "ask":
             rulings.append(Ruling(call, "allowed" if verdict.way == "run" else "refused", by=verdict.by))
@@ -65,19 +59,6 @@ def _admitted(loadout: Loadout, call: Call, verdict: Verdict, request_id: str) -
         case "deny":
             text = f"Error: request to call tool denied by {verdict.by}."
             return replace(call, status="denied", result=ToolResult(call.call.id, "error", text, name=call.call.name))
-
-
-def _fault(state: State, call: Call) -> str | None:
-    """What is wrong with the arguments of a call for a tool of ours, in words for the model."""
-    hand = state.loadout.tools.get(call.call.name)
-    if hand is None or call.client_side:
-        return None
-    try:
-        filled = prefilled(state.loadout.rules, state.called, call.call.name)
-        parse_arguments(call.call.arguments, hand.spec.parameters, filled)
-    except TellTheModel as error:
-        return f"Error executing function {call.call.name}: {error}"
-    return None
 
 
 def go_on(state: State, before: Sequence[Draft] = (), touched: Sequence[Call] = ()) -> Decision:
