@@ -15,7 +15,7 @@ from sqlalchemy import Engine, inspect, text
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0011"
+HEAD = "0012"
 
 
 def version_of(engine: Engine) -> str | None:

@@ -50,7 +50,7 @@ def from_rows(cls: type[R], found: Result[Any]) -> Iterator[R]:
     """Many records whose fields all have columns: which value is which field is worked out once."""
     places = {name: place for place, name in enumerate(found.keys())}
     fields = [(name, places[name], is_tuple) for name, is_tuple in _shape(cls) if name in places]
-    for row in found:
+    for row in found.all():
         yield cls(**{name: tuple(row[place]) if is_tuple else row[place] for name, place, is_tuple in fields})
 
 

@@ -13,14 +13,16 @@ is deleted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from sqlalchemy import Connection, select
 
 from holdfast.core.records import Actor
 from holdfast.ports.history import RunFilter
 from holdfast.storage.json_lists import one_of
-from holdfast.storage.run_terms import AT_ONCE, Condition, Term, any_of
-from holdfast.storage.tables import run_kinds, runs
+from holdfast.storage.run_sources import Condition
+from holdfast.storage.run_terms import KindsTerm, Term
+from holdfast.storage.tables import run_kinds
 
 
 def kinds_asked_for(connection: Connection, actor: Actor, wanted: RunFilter) -> Term | None:
@@ -29,10 +31,8 @@ def kinds_asked_for(connection: Connection, actor: Actor, wanted: RunFilter) -> 
     if not traits:
         return None
     own = select(run_kinds.c.id).where(run_kinds.c.org_id == actor.org_id)
-    kinds = tuple(connection.execute(own.where(*traits)).scalars().all())
-    if len(kinds) <= AT_ONCE:
-        return any_of("kind", kinds)
-    return Term("kind", one_of(connection, runs.c.kind, kinds), kinds)
+    kinds = tuple(sorted(connection.execute(own.where(*traits)).scalars().all()))
+    return KindsTerm("kind", kinds, listed=partial(one_of, connection))
 
 
 def _traits(wanted: RunFilter) -> Iterator[Condition]:

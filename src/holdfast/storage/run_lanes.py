@@ -1,4 +1,4 @@
-"""The indexes that a listing of runs can follow for what it asks, read from the table's own definition.
+"""The indexes that a listing of runs can follow for what it asks, read from the tables' own definitions.
 
 A lane is an index with the terms that are sought in it. Which lane is the cheapest is for `run_plan` to say.
 """
@@ -10,16 +10,26 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from holdfast.storage.run_terms import AT_ONCE, TOOLS, Term, ToolsTerm
-from holdfast.storage.tables import runs
+from holdfast.storage.run_sources import RUNS, USES, Source, in_runs
+from holdfast.storage.run_terms import AT_ONCE, Term
 
 Order = Literal["created_at", "duration"]
 
 KEYS: dict[Order, str] = {"created_at": "created_at", "duration": "total_duration_ns"}
 BY_ID = "sqlite_autoindex_runs_1"
 
-_COLUMNS = {str(index.name): tuple(column.name for column in index.columns) for index in runs.indexes}
+_SOURCES: dict[str, Source] = {str(index.name): source for source in (RUNS, USES) for index in source.table.indexes}
+_COLUMNS = {
+    str(index.name): tuple(in_runs(column.name) for column in index.columns)
+    for source in (RUNS, USES)
+    for index in source.table.indexes
+}
+# The narrowest first.
 _LANES = (
+    "ix_run_tools_agent_tool_created",
+    "ix_run_tools_org_tool_created",
+    "ix_run_tools_org_tool_kind_created",
+    "ix_run_tools_org_tool_duration",
     "ix_runs_conversation_created",
     "ix_runs_agent_kind_created",
     "ix_runs_agent_created",
@@ -30,35 +40,33 @@ _LANES = (
     "ix_runs_org_created",
 )
 _OF_ALL = frozenset({"ix_runs_org_created", "ix_runs_org_duration"})
-_OWNERS = {"conversation_id": "ix_runs_conversation_created", "agent_id": "ix_runs_agent_created"}
 _BY_DURATION = frozenset(index for index in _LANES if index.endswith("_duration"))
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
     """An index to follow, with the terms that are sought in it. `many` is the one of them that has several values: a
-    walk then is one for each of them, merged. A lane of tools finds each run in its index `by` these terms."""
+    walk then is one for each of them, merged."""
 
     index: str
     sought: tuple[Term, ...] = ()
     many: Term | None = None
     in_order: bool = False
     covered: bool = False
-    by: tuple[Term, ...] = ()
+
+    @property
+    def source(self) -> Source:
+        return _SOURCES.get(self.index, RUNS)
 
     @property
     def seeks(self) -> int:
-        """So many times a place is sought: once, or for each run that a tool was used by."""
-        return prod(len(term.values) or 1 for term in (self.by if self.of_tools else self.sought))
-
-    @property
-    def of_tools(self) -> bool:
-        return isinstance(self.many, ToolsTerm)
+        """So many times a place is sought."""
+        return prod(len(term.values) or 1 for term in self.sought)
 
     @property
     def of_owner(self) -> bool:
-        """Whether it has all runs of a conversation, an agent or the organisation."""
-        return "kind" not in _COLUMNS[self.index][:2] if self.index != BY_ID else False
+        """Whether it has all runs of a conversation, an agent or the organisation, or all that used a tool."""
+        return self.index != BY_ID and "kind" not in _COLUMNS[self.index][:3]
 
     @property
     def in_org(self) -> bool:
@@ -70,24 +78,10 @@ def lanes_for(terms: Sequence[Term], order: Order) -> Iterator[Lane]:
     if (one := by_column.get("id")) is not None:
         yield Lane(BY_ID, (one,))
         return
-    if isinstance(tools := by_column.get(TOOLS), ToolsTerm):
-        yield _of_tools(tools, by_column, order)
     of_durations = order == "duration" or "total_duration_ns" in by_column
     for index in _LANES:
         if of_durations or index not in _BY_DURATION:  # those have only runs that took time
             yield from _along(index, by_column, order)
-
-
-def _of_tools(tools: ToolsTerm, by_column: dict[str, Term], order: Order) -> Lane:
-    """Along the table of used tools. It has the time of each run, so that a run is found again in an index that goes on
-    with time and id and has all columns; one after the other they lie side by side in it."""
-    when = by_column.get("created_at")
-    sought = (tools, when) if when else (tools,)
-    in_order = order == "created_at" and len(tools.names) <= AT_ONCE
-    for owner, index in _OWNERS.items():
-        if (of_owner := by_column.get(owner)) is not None and not of_owner.implied:
-            return Lane(index, sought, tools, in_order, covered=True, by=(of_owner,))
-    return Lane("ix_runs_org_created", sought, tools, in_order, covered=True)
 
 
 def _along(index: str, by_column: dict[str, Term], order: Order) -> Iterator[Lane]:
@@ -97,18 +91,18 @@ def _along(index: str, by_column: dict[str, Term], order: Order) -> Iterator[Lan
     rest = list(columns)
     if rest[0] == "org_id":
         del rest[0]
-    elif rest[0] not in by_column:
+    if index not in _OF_ALL and rest[0] not in by_column:
         return
     while rest and (term := by_column.get(rest[0])) is not None and term.values:
         sought.append(term)
         del rest[0]
+    if "tool" in rest:
+        return
     severally = [term for term in sought if len(term.values) > 1]
     merged = not severally or (len(severally) == 1 and len(severally[0].values) <= AT_ONCE)
     in_order = bool(rest) and rest[0] == KEYS[order] and merged
     if rest and (term := by_column.get(rest[0])) is not None:
         sought.append(term)
-    if not sought and index not in _OF_ALL:
-        return
     asked = {column for column, term in by_column.items() if not term.implied}
-    covered = {*asked, "id", KEYS[order]} <= {*columns, TOOLS}  # tools are found by the run's id
+    covered = {*asked, "id", KEYS[order]} <= {*columns, "tool"}  # which tools a run used is found by its id
     yield Lane(index, tuple(sought), severally[0] if severally else None, in_order, covered)

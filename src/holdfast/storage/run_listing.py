@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, not_, select
+from sqlalchemy import Connection, and_, bindparam, not_, select, text
 
 from holdfast.core.records import Actor, Run
 from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
+from holdfast.storage.json_lists import one_of
 from holdfast.storage.rows import from_rows
 from holdfast.storage.run_kinds import kinds_asked_for
 from holdfast.storage.run_lanes import KEYS, Order
 from holdfast.storage.run_percentile import percentile
-from holdfast.storage.run_plan import Side, plan, straight
-from holdfast.storage.run_stretch import first_stretch
-from holdfast.storage.run_terms import Column, Condition, RangeTerm, narrowed, terms_of
+from holdfast.storage.run_plan import Side, look, plan, straight
+from holdfast.storage.run_sources import Column, Condition
+from holdfast.storage.run_stretch import first_stretch, too_few_in_a_stretch
+from holdfast.storage.run_terms import RangeTerm, Term, narrowed, terms_of
 from holdfast.storage.tables import agents, conversations, runs
 
 _LINE = select(conversations.c.agent_id, conversations.c.is_default).where(
     conversations.c.id == bindparam("id"), conversations.c.org_id == bindparam("org")
 )
+# Postgres would soon plan a statement for any value at all, and there are agents with ten runs and with a million.
+_FOR_THESE_VALUES = text("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
+_RUNS = select(*(runs.c[field.name] for field in fields(Run)))
 
 
 def list_runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Page) -> list[Run]:
     """A cursor nobody knows is ignored, as clients are used to; so is one that has no place in the order."""
-    own = _own(connection, actor, wanted)
-    if own is None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(_FOR_THESE_VALUES)
+    terms = _terms(connection, actor, wanted)
+    if terms is None:
         return []
-    terms = list(terms_of(own))
-    if (kinds := kinds_asked_for(connection, actor, own)) is not None:
-        if not kinds.values:
-            return []
-        terms.append(kinds)
+    order: Order = "duration" if page.order_by == "duration" else "created_at"
+    hopeless = False
     if wanted.duration_percentile is not None:
-        least = percentile(connection, actor, terms, wanted.duration_percentile)
+        seen = look(connection, actor, terms)
+        least = percentile(connection, actor, seen, wanted.duration_percentile)
         if least is None:
             return []
+        hopeless = too_few_in_a_stretch(seen, order, 1 - wanted.duration_percentile / 100, page.limit)
         terms = narrowed(terms, "total_duration_ns", least, None)
-    order: Order = "duration" if page.order_by == "duration" else "created_at"
-    sides: list[Side] = []
+    sides = []
     for cursor, greater in ((page.after, page.ascending), (page.before, not page.ascending)):
         place = None if cursor is None else _place(connection, order, cursor)
         if place is not None:
@@ -52,12 +57,23 @@ def list_runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Pag
     backwards = page.before is not None
     ascending = page.ascending != backwards
     ids, found = None, straight(actor, terms, order)
-    if found is None:
+    if found is None and not hopeless:
         ids = first_stretch(connection, actor, terms, order, sides, ascending=ascending, limit=page.limit)
     if ids is None:
         found = found or plan(connection, actor, terms, order, page.limit)
         ids = found.ids(connection, sides, ascending=ascending, limit=page.limit)
     return _rows(connection, list(reversed(ids)) if backwards else ids)
+
+
+def _terms(connection: Connection, actor: Actor, wanted: RunFilter) -> list[Term] | None:
+    """None if nothing can match."""
+    own = _own(connection, actor, wanted)
+    if own is None:
+        return None
+    kinds = kinds_asked_for(connection, actor, own)
+    if kinds is None:
+        return list(terms_of(own))
+    return [*terms_of(own), kinds] if kinds.values else None
 
 
 def _own(connection: Connection, actor: Actor, wanted: RunFilter) -> RunFilter | None:
@@ -79,7 +95,7 @@ def _own(connection: Connection, actor: Actor, wanted: RunFilter) -> RunFilter |
 
 
 def _rows(connection: Connection, ids: Sequence[str]) -> list[Run]:
-    found = connection.execute(select(runs).where(runs.c.id.in_(ids)))
+    found = connection.execute(_RUNS.where(one_of(connection, runs.c.id, ids)))
     by_id = {run.id: run for run in from_rows(Run, found)}
     return [by_id[run_id] for run_id in ids]
 

@@ -12,8 +12,8 @@ The first is right where many match and the second where hardly any do. Either c
 the index itself holds every column that is filtered by: see `LOOKED_UP_US` and `COVERED_US`. If an index leads to just
 the page, or there is but one way, nothing is estimated.
 
-SQLite is told which index to follow. Postgres finds it by itself once it knows whether to walk or to gather; that it
-must not gather instead is said for the rest of the transaction.
+SQLite is told which index to follow. Postgres finds it by itself, because it is not let seek anything else; that it
+must not gather where it should walk is said for the rest of the transaction.
 """
 
 from __future__ import annotations
@@ -23,27 +23,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Select, and_, case, func, literal, select, text, true, union
+from sqlalchemy import Connection, Select, case, func, literal, select, text, union
 
 from holdfast.core.records import Actor
 from holdfast.storage.run_lanes import KEYS, Lane, Order, lanes_for
-from holdfast.storage.run_tables import DRAWN, LOOKED_AT, LOOKED_AT_ONE_IN, ONE_IN
-from holdfast.storage.run_terms import (
-    TOOK_TIME,
-    Column,
-    Condition,
-    RangeTerm,
-    Term,
-    ToolsTerm,
-)
-from holdfast.storage.tables import run_tools, runs
+from holdfast.storage.run_sources import RUNS, USES, Column, Condition, Source
+from holdfast.storage.run_tables import DRAWN, DRAWN_USES, LOOKED_AT, Draw
+from holdfast.storage.run_terms import Term, ToolsTerm
+from holdfast.storage.tables import runs
 
 Way = Literal["walk", "gather"]
 Side = Callable[[Column, Column], Condition]
 
 # For each run that is passed by, or sorted; measured on a large table, where few pages are in any cache of ours.
 LOOKED_UP_US, COVERED_US, SORTED_US = 2.5, 0.15, 0.5
-SOUGHT_US, FOUND_AGAIN_US, TOOL_ASKED_US = 4.0, 2.5, 2.5
+SOUGHT_US, TOOL_ASKED_US = 4.0, 2.5
 
 _OFF_FOR_WALKS = ("enable_sort", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
 _IN_ORDER = text(
@@ -51,11 +45,6 @@ _IN_ORDER = text(
     + "".join(f"set_config('{name}', 'off', true), " for name in _OFF_FOR_WALKS)
     + "set_config('max_parallel_workers_per_gather', '0', true)"
 )
-
-# Before the word JOIN: SQLite goes through the tables of a CROSS JOIN in the order they stand in.
-_TOOLS_FIRST = "INDEXED BY ix_run_tools_org_tool_created CROSS"
-# Worked out, so that no way leads back from the run to its tools, and no bound is carried over in place of equality.
-_ITSELF = text("runs.id = run_tools.run_id || '' AND runs.created_at = run_tools.created_at + 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +55,6 @@ class Plan:
     lane: Lane
     way: Way
     cost_us: float = 0.0
-
-    @property
-    def key(self) -> Column:
-        return runs.c[KEYS[self.order]]
 
     def ids(self, connection: Connection, sides: Sequence[Side], *, ascending: bool, limit: int) -> list[str]:
         """Of the runs of one page."""
@@ -106,48 +91,37 @@ class Plan:
 
     def gathered(self) -> Select[Any]:
         """Key and id of every run that matches, in no order; asking for one must not change how they are found."""
-        if isinstance(self.lane.many, ToolsTerm):
-            found = select(union(*self._walks()).subquery())
-        else:
-            found = self._matching(*(term.test for term in self._asked))
-        return select(found.cte("found").prefix_with("MATERIALIZED"))
+        return select(self.matching().cte("found").prefix_with("MATERIALIZED"))
 
-    @property
-    def _asked(self) -> Sequence[Term]:
-        return [term for term in self.terms if not term.implied or term in self.lane.sought]
+    def matching(self) -> Select[Any]:
+        """The same, to be counted."""
+        found = self._along(*self._tests())
+        return found.distinct() if _may_repeat(self.lane.sought) else found
 
     def _walks(self) -> Sequence[Select[Any]]:
         many = self.lane.many
-        if isinstance(many, ToolsTerm):
-            return [self._by_tool(many, name) for name in many.names]
-        others = [term.test for term in self._asked if term is not many]
-        return [self._matching(*others, one) for one in (many.each if many else (true(),))]
+        if many is None:
+            return [self._along(*self._tests())]
+        return [self._along(*self._tests(but=many), many.one(self._source, value)) for value in many.values]
 
-    def _by_tool(self, tools: ToolsTerm, name: str) -> Select[Any]:
-        """Along the table of used tools, which has the time too; the run itself is only looked at if it must be."""
-        others = [term for term in self._asked if term is not tools]
-        when = [term for term in others if isinstance(term, RangeTerm) and term.column == "created_at"]
-        in_time = (term.within(run_tools.c.created_at) for term in when)
-        used = and_(run_tools.c.org_id == self.actor.org_id, run_tools.c.tool == name, *in_time)
-        if self.order == "created_at" and len(when) == len(others):
-            return select(run_tools.c.created_at.label("key"), run_tools.c.run_id.label("id")).where(used)
-        key = run_tools.c.created_at if self.order == "created_at" else self.key
-        tests = [term.test for term in others if term not in when and term not in self.lane.by]
-        tests += [term.test for term in self.lane.by]
-        query = select(key.label("key"), run_tools.c.run_id.label("id")).where(used, *tests)
-        query = query.select_from(run_tools.join(runs, _ITSELF))
-        return self._along(query).with_hint(run_tools, _TOOLS_FIRST, "sqlite")
+    @property
+    def _source(self) -> Source:
+        return self.lane.source
 
-    def _matching(self, *tests: Condition) -> Select[Any]:
-        return self._along(select(self.key.label("key"), runs.c.id).where(*tests))
+    def _tests(self, but: Term | None = None) -> list[Condition]:
+        sought = self.lane.sought
+        asked = [term for term in self.terms if not term.implied or term in sought]
+        return [term.test(self._source, sought=term in sought) for term in asked if term is not but]
 
-    def _along(self, query: Select[Any]) -> Select[Any]:
+    def _along(self, *tests: Condition) -> Select[Any]:
         """Following the lane's index, with what it takes to be allowed to."""
+        columns = self._source.columns
+        query = select(columns[KEYS[self.order]].label("key"), columns["id"].label("id")).where(*tests)
         if self.lane.in_org:
-            query = query.where(runs.c.org_id == self.actor.org_id)
+            query = query.where(columns["org_id"] == self.actor.org_id)
         if self.order == "duration":
-            query = query.where(TOOK_TIME)
-        return query.with_hint(runs, f"INDEXED BY {self.lane.index}", "sqlite")
+            query = query.where(self._source.took_time)
+        return query.with_hint(self._source.table, f"INDEXED BY {self.lane.index}", "sqlite")
 
 
 def straight(actor: Actor, terms: Sequence[Term], order: Order) -> Plan | None:
@@ -186,7 +160,6 @@ class Look:
 
     terms: tuple[Term, ...]
     counts: Mapping[int, int]
-    one_in: int
 
     @property
     def seen(self) -> int:
@@ -200,10 +173,8 @@ class Look:
         """None seen may still be some, so there is always one more than was seen. Which tools a run used is asked last,
         of those that all else holds for."""
         led_to, matching = self._among_all(lane.sought), self._among_all(self.terms)
-        if lane.of_tools:
-            passing = led_to * FOUND_AGAIN_US * lane.seeks
-        else:
-            passing = led_to * (COVERED_US if lane.covered else LOOKED_UP_US) + lane.seeks * SOUGHT_US
+        passing = led_to * (COVERED_US if lane.covered else LOOKED_UP_US) + lane.seeks * SOUGHT_US
+        if lane.source is RUNS:
             others = [term for term in self.terms if not isinstance(term, ToolsTerm)]
             if len(others) < len(self.terms):
                 passing += self._among_all(others) * TOOL_ASKED_US
@@ -213,32 +184,52 @@ class Look:
         return passing * min(1.0, limit * walks / matching)
 
     def _among_all(self, terms: Sequence[Term]) -> int:
-        return (self.holding(terms) + 1) * self.one_in
+        return (self.holding(terms) + 1) * LOOKED_AT.one_in
 
 
-def look(connection: Connection, actor: Actor, terms: Sequence[Term], *, at_all_drawn: bool = False) -> Look:
-    """Kinds are told apart here: a list of hundreds is long for a database that goes through it with every run."""
+def look(connection: Connection, actor: Actor, terms: Sequence[Term]) -> Look:
+    """Kinds are told apart here: a list of hundreds is long for a database that goes through it with every run. A run's
+    kind and the bits of the terms that hold for it are one number, by which SQLite groups faster than by two."""
     bits = {term.column: 1 << place for place, term in enumerate(terms)}
-    held = [case((term.among_drawn, bits[term.column]), else_=0) for term in terms if term.column != "kind"]
     kinds = frozenset(value for term in terms if term.column == "kind" for value in term.values)
-    source = drawn if at_all_drawn else _looked_at
-    kind = runs.c.kind if kinds else literal(0)
-    query = source(actor, sum(held, literal(0)).label("held"), kind.label("kind"), func.count())
+    others = [term for term in terms if term.column != "kind"]
+    held: list[Column] = [case((term.among_drawn(LOOKED_AT.below), bits[term.column]), else_=0) for term in others]
+    if kinds:
+        held.append(func.coalesce(runs.c.kind, 0) * (1 << len(terms)))
+    query = _from(RUNS, LOOKED_AT, actor, sum(held, literal(0)).label("held"), func.count()).group_by("held")
     counts: Counter[int] = Counter()
-    for others, of_kind, count in connection.execute(query.group_by("held", "kind")).all():
-        counts[others | bits["kind"] if of_kind in kinds else others] += count
-    return Look(tuple(terms), counts, ONE_IN if at_all_drawn else LOOKED_AT_ONE_IN)
+    for number, count in connection.execute(query).all():
+        kind, holding = divmod(number, 1 << len(terms))
+        counts[holding | bits["kind"] if kind in kinds else holding] += count
+    return Look(tuple(terms), counts)
 
 
-def drawn(actor: Actor, *columns: Any) -> Select[Any]:
-    return _from(actor, DRAWN, "ix_runs_org_drawn", columns)
+def sample(actor: Actor, terms: Sequence[Term]) -> Select[Any]:
+    """Key and id of the runs that match, by duration, among one in 64; by a tool, among those that used it."""
+    by_tool = any(isinstance(term, ToolsTerm) for term in terms)
+    source, draw = (USES, DRAWN_USES) if by_tool else (RUNS, DRAWN)
+    tests = (term.test(source, sought=isinstance(term, ToolsTerm)) for term in terms)
+    found = _from(source, draw, actor, *_by_duration(source)).where(*tests)
+    return found.distinct() if _may_repeat(terms) else found
 
 
-def _looked_at(actor: Actor, *columns: Any) -> Select[Any]:
-    return _from(actor, LOOKED_AT, "ix_runs_org_looked_at", columns)
+def looked_at(actor: Actor, terms: Sequence[Term]) -> Select[Any]:
+    """The same among those that a look is at."""
+    tests = (term.among_drawn(LOOKED_AT.below) for term in terms)
+    return _from(RUNS, LOOKED_AT, actor, *_by_duration(RUNS)).where(*tests)
 
 
-def _from(actor: Actor, words: str, index: str, columns: Sequence[Any]) -> Select[Any]:
-    """From the runs of a partial index, in its very words."""
-    query = select(*columns).select_from(runs).where(runs.c.org_id == actor.org_id, text(words))
-    return query.with_hint(runs, f"INDEXED BY {index}", "sqlite")
+def _by_duration(source: Source) -> tuple[Column, Column]:
+    return source.columns["total_duration_ns"].label("key"), source.columns["id"].label("id")
+
+
+def _may_repeat(terms: Sequence[Term]) -> bool:
+    """One that used two of the tools is found by each of them."""
+    return any(isinstance(term, ToolsTerm) and len(term.values) > 1 for term in terms)
+
+
+def _from(source: Source, draw: Draw, actor: Actor, *columns: Any) -> Select[Any]:
+    """From the runs that a partial index holds, in its very words."""
+    table = source.table
+    query = select(*columns).where(table.c.org_id == actor.org_id, text(draw.words(f"{table.name}.")))
+    return query.select_from(table).with_hint(table, f"INDEXED BY {draw.index}", "sqlite")

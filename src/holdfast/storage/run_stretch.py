@@ -12,7 +12,8 @@ from sqlalchemy import Connection
 
 from holdfast.core.records import Actor
 from holdfast.storage.run_lanes import KEYS, Lane, Order, lanes_for
-from holdfast.storage.run_plan import Plan, Side
+from holdfast.storage.run_plan import Look, Plan, Side
+from holdfast.storage.run_sources import USES
 from holdfast.storage.run_terms import Term, ToolsTerm, narrowed
 
 STRETCH = 4_000
@@ -42,10 +43,16 @@ def first_stretch(
     return found if end is None or len(found) == limit else None
 
 
+def too_few_in_a_stretch(seen: Look, order: Order, share: float, limit: int) -> bool:
+    """Whether it is known from a look that this share of what was looked for will not fill the page."""
+    lane = _lane(seen.terms, order)
+    if lane is None or order == "duration":
+        return False
+    return STRETCH * share * seen.holding(seen.terms) < limit * seen.holding(lane.sought)
+
+
 def _lane(terms: Sequence[Term], order: Order) -> Lane | None:
-    """Whoever's runs are listed, in the asked order, with all that is filtered by. Tools are found faster by their own
-    table."""
-    if any(isinstance(term, ToolsTerm) for term in terms):
-        return None
+    """All of whoever's runs are listed, or of the tool's, in the asked order, with all that is filtered by."""
+    by_tool = any(isinstance(term, ToolsTerm) for term in terms)
     lanes = (lane for lane in lanes_for(terms, order) if lane.of_owner and lane.in_order and lane.covered)
-    return next((lane for lane in lanes if lane.many is None), None)
+    return next((lane for lane in lanes if lane.many is None and (lane.source is USES) == by_tool), None)

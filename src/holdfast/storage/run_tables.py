@@ -6,21 +6,37 @@ keys with ON DELETE CASCADE.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text, text
 
 from holdfast.storage.columns import Document, Moment, id_column, metadata, only_where, org_column, owned_by
 
-# One run in 64, drawn by its random id; `storage/run_percentile.py` says what for.
 TOOK_TIME = "total_duration_ns IS NOT NULL"
-DRAWN = f"runs.id < 'run-04' AND runs.{TOOK_TIME}"
-ONE_IN = 64
-# A quarter of them, which is enough to plan a listing by: `storage/run_plan.py`.
-LOOKED_AT = f"runs.id < 'run-01' AND runs.{TOOK_TIME}"
-LOOKED_AT_ONE_IN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One run in so many, drawn by its random id, which an index holds. `storage/run_percentile.py` says what for."""
+
+    index: str
+    run_id: str
+    below: str
+    one_in: int
+
+    def words(self, of: str = "") -> str:
+        """The condition of the index, to the letter."""
+        return f"{of}{self.run_id} < '{self.below}' AND {of}{TOOK_TIME}"
+
+
+DRAWN = Draw("ix_runs_org_drawn", "id", "run-04", 64)
+DRAWN_USES = Draw("ix_run_tools_drawn", "run_id", "run-04", 64)
+LOOKED_AT = Draw("ix_runs_org_looked_at", "id", "run-01", 256)  # enough to plan a listing by: `storage/run_plan.py`
 
 # What an index of runs goes on with, so that whatever does not match is passed by without a look at the row.
 BY_TIME = ("created_at", "id", "kind", "total_duration_ns")
 BY_DURATION = ("total_duration_ns", "id", "created_at", "kind")
+OF_A_TOOL = ("org_id", "tool", "total_duration_ns", "run_id", "created_at", "kind", "agent_id", "conversation_id")
 OF_THE_DRAW = ("org_id", *BY_DURATION, "agent_id", "conversation_id")
 
 # What a run is like: every filter that has but few values. Where a run has none, a kind has '' or, for steps, -1: of
@@ -92,8 +108,7 @@ runs = Table(
     Index("ix_runs_agent_duration", "agent_id", *BY_DURATION, **only_where(TOOK_TIME)),
     Index("ix_runs_kind_duration", "kind", "total_duration_ns", "id", "created_at", **only_where(TOOK_TIME)),
     # Every column that can be filtered by, so that percentiles are estimated and listings planned in the index alone.
-    Index("ix_runs_org_drawn", *OF_THE_DRAW, **only_where(DRAWN.replace("runs.", ""))),
-    Index("ix_runs_org_looked_at", *OF_THE_DRAW, **only_where(LOOKED_AT.replace("runs.", ""))),
+    *(Index(draw.index, *OF_THE_DRAW, **only_where(draw.words())) for draw in (DRAWN, LOOKED_AT)),
     Index("ix_runs_queued", "created_at", sqlite_where=text("queued = 1"), postgresql_where=text("queued")),
     Index(
         "uq_runs_active_conversation",
@@ -129,7 +144,25 @@ run_tools = Table(
     Column("tool", String, primary_key=True),
     org_column(),
     Column("created_at", Moment, nullable=False),
-    Index("ix_run_tools_org_tool_created", "org_id", "tool", "created_at", "run_id"),
+    # What else a run is listed by, so that listings by tool need not look at it; kept by triggers.
+    Column("agent_id", String),
+    Column("conversation_id", String),
+    Column("kind", Integer),
+    Column("total_duration_ns", BigInteger),
+    Index(
+        "ix_run_tools_org_tool_created",
+        *("org_id", "tool", "created_at", "run_id", "kind", "total_duration_ns", "agent_id", "conversation_id"),
+    ),
+    Index(
+        "ix_run_tools_org_tool_kind_created",
+        *("org_id", "tool", "kind", "created_at", "run_id", "total_duration_ns", "agent_id", "conversation_id"),
+    ),
+    Index("ix_run_tools_org_tool_duration", *OF_A_TOOL, **only_where(TOOK_TIME)),
+    Index(DRAWN_USES.index, *OF_A_TOOL, **only_where(DRAWN_USES.words())),
+    Index(
+        "ix_run_tools_agent_tool_created",
+        *("agent_id", "tool", "created_at", "run_id", "kind", "total_duration_ns", "conversation_id"),
+    ),
 )
 
 steps = Table(

@@ -1,46 +1,59 @@
 """What a listing of runs filters by: one term for each filter that was given.
 
-A term on a column of `runs` can be sought in an index: by its values, or as a range if its column comes next. What has
-but few values is one term together, the kinds of runs that are asked for (`run_kinds`). Tools stand in a table of their
-own and are a term of their own sort. `run_plan` decides which index is followed.
+A term says what it asks of either table that runs are found in (`run_sources`). It can be sought in an index: by its
+values, or as a range if its column comes next. What has but few values is one term together, the kinds of runs that are
+asked for (`run_kinds`). `run_plan` decides which index is followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, select, text, true
+from sqlalchemy import and_, exists, select, text, true
 
 from holdfast.ports.history import DurationOperator, RunFilter
-from holdfast.storage import run_tables
+from holdfast.storage.run_sources import RUNS, Column, Condition, Source
 from holdfast.storage.tables import run_tools, runs
 
-Column = ColumnElement[Any]
-Condition = ColumnElement[bool]
-
-TOOLS = "tools"
 AT_ONCE = 8  # so many walks are merged, one for each value
-TOOK_TIME = text(f"runs.{run_tables.TOOK_TIME}")  # in the very words of the partial indexes
+
+
+def any_of(column: Column, values: Sequence[Any]) -> Condition:
+    return column == values[0] if len(values) == 1 else column.in_(values)
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """`test` is the condition. `values` are those that the column may have; without any, the term is a range. `each`
-    are the conditions for one value at a time. `drawn` is the form for a look at one run in 64, if it is another. What
-    is `implied` by the others is only asked for where an index is sought by it."""
+    """`values` are those that the column may have; without any, the term is a range. What is `implied` by the others is
+    only asked for where an index is sought by it."""
 
     column: str
-    test: Condition
     values: tuple[Any, ...] = ()
-    each: tuple[Condition, ...] = ()
-    drawn: Condition | None = None
     implied: bool = False
 
-    @property
-    def among_drawn(self) -> Condition:
-        return self.test if self.drawn is None else self.drawn
+    def test(self, source: Source, *, sought: bool = False) -> Condition:
+        return any_of(source.column(self.column, sought=sought), self.values)
+
+    def one(self, source: Source, value: Any) -> Condition:
+        is_it: Condition = source.columns[self.column] == value
+        return is_it
+
+    def among_drawn(self, below: str) -> Condition:
+        """The test, for a look at the runs whose ids are below this one."""
+        return self.test(RUNS)
+
+
+@dataclass(frozen=True, slots=True)
+class KindsTerm(Term):
+    """Of some kinds, which may be hundreds: `listed` is how the database likes that asked."""
+
+    listed: Callable[[Column, Sequence[int]], Condition] = any_of
+
+    def test(self, source: Source, *, sought: bool = False) -> Condition:
+        kind = source.column("kind", sought=sought)
+        return any_of(kind, self.values) if len(self.values) <= AT_ONCE else self.listed(kind, self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,59 +68,57 @@ class RangeTerm(Term):
     def empty(self) -> bool:
         return self.low is not None and self.high is not None and bool(self.low > self.high)
 
-    def within(self, column: Column) -> Condition:
-        return within(column, self.low, self.high)
+    def test(self, source: Source, *, sought: bool = False) -> Condition:
+        column = source.column(self.column, sought=sought)
+        bounds = [*([column >= self.low] if self.low is not None else [])]
+        bounds += [column <= self.high] if self.high is not None else []
+        return and_(true(), *bounds, *([source.took_time] if self.column == "total_duration_ns" else []))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolsTerm(Term):
     """Any of some tools."""
 
-    names: tuple[str, ...] = ()
+    def test(self, source: Source, *, sought: bool = False) -> Condition:
+        if "tool" in source.columns:
+            return any_of(source.column("tool", sought=sought), self.values)
+        is_one = run_tools.c.run_id == source.columns["id"], any_of(run_tools.c.tool, self.values)
+        return exists(select(run_tools.c.tool).where(*is_one).offset(0))  # or Postgres would read them all beforehand
+
+    def among_drawn(self, below: str) -> Condition:
+        drawn = text(f"run_tools.run_id < '{below}'")
+        return runs.c.id.in_(select(run_tools.c.run_id).where(drawn, any_of(run_tools.c.tool, self.values)))
 
 
 def terms_of(wanted: RunFilter) -> Iterator[Term]:
     """All but the kinds. Where a conversation is given, the agents are just its own."""
     if wanted.run_id is not None:
-        yield any_of("id", (wanted.run_id,))
+        yield Term("id", (wanted.run_id,))
     if wanted.conversation_id is not None:
-        yield any_of("conversation_id", (wanted.conversation_id,))
+        yield Term("conversation_id", (wanted.conversation_id,))
     if wanted.agent_ids:
-        yield any_of("agent_id", wanted.agent_ids, implied=wanted.conversation_id is not None)
+        yield Term("agent_id", _distinct(wanted.agent_ids), implied=wanted.conversation_id is not None)
     if wanted.duration_ns is not None:
         yield _duration(wanted.duration_operator, wanted.duration_ns)
     if wanted.start_date is not None or wanted.end_date is not None:
-        yield ranging("created_at", wanted.start_date, wanted.end_date)
+        yield RangeTerm("created_at", low=wanted.start_date, high=wanted.end_date)
     if wanted.tools_used:
-        yield _tools(wanted.tools_used)
+        yield ToolsTerm("tool", _distinct(wanted.tools_used))
 
 
-def any_of(name: str, values: Sequence[Any], *, implied: bool = False) -> Term:
-    column, distinct = runs.c[name], tuple(sorted(set(values)))
-    each = tuple(column == value for value in distinct)
-    test = each[0] if len(each) == 1 else column.in_(distinct)
-    return Term(name, test, distinct, each, implied=implied)
+def _distinct(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(values)))
 
 
 def _duration(operator: DurationOperator, duration_ns: int) -> Term:
     """Durations are whole numbers."""
     match operator:
         case "gt":
-            return ranging("total_duration_ns", duration_ns + 1, None)
+            return RangeTerm("total_duration_ns", low=duration_ns + 1)
         case "lt":
-            return ranging("total_duration_ns", None, duration_ns - 1)
+            return RangeTerm("total_duration_ns", high=duration_ns - 1)
         case "eq":
-            return ranging("total_duration_ns", duration_ns, duration_ns)
-
-
-def ranging(column: str, low: Any, high: Any) -> RangeTerm:
-    test = within(runs.c[column], low, high)
-    return RangeTerm(column, and_(test, TOOK_TIME) if column == "total_duration_ns" else test, low=low, high=high)
-
-
-def within(column: Column, low: Any, high: Any) -> Condition:
-    bounds = [*([column >= low] if low is not None else []), *([column <= high] if high is not None else [])]
-    return and_(true(), *bounds)
+            return RangeTerm("total_duration_ns", low=duration_ns, high=duration_ns)
 
 
 def narrowed(terms: Sequence[Term], column: str, low: Any, high: Any) -> list[Term]:
@@ -116,12 +127,4 @@ def narrowed(terms: Sequence[Term], column: str, low: Any, high: Any) -> list[Te
     lows = [bound for bound in (low, *(term.low for term in bounds)) if bound is not None]
     highs = [bound for bound in (high, *(term.high for term in bounds)) if bound is not None]
     others = [term for term in terms if term not in bounds]
-    return [ranging(column, max(lows, default=None), min(highs, default=None)), *others]
-
-
-def _tools(tools: Sequence[str]) -> ToolsTerm:
-    names = tuple(sorted(set(tools)))
-    is_one = run_tools.c.tool.in_(names)
-    used = exists().where(run_tools.c.run_id == runs.c.id, is_one)
-    drawn = select(run_tools.c.run_id).where(text("run_tools.run_id < 'run-04'"), is_one)
-    return ToolsTerm(TOOLS, used, drawn=runs.c.id.in_(drawn), names=names)
+    return [RangeTerm(column, low=max(lows, default=None), high=min(highs, default=None)), *others]
