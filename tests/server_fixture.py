@@ -6,6 +6,7 @@ vendor wires on loopback. A test that kills its server makes one of its own with
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,24 @@ from dataclasses import dataclass
 import pytest
 from letta_client import Letta
 
+from holdfast.testing.nursery import Nursery
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.server import ServerProcess
+
+
+class StartedAnew(ServerProcess):
+    """With an interpreter and an environment of its own, as people start it."""
+
+    nursery = None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nursery() -> Iterator[None]:
+    """All other servers are forked from one process that has loaded everything: half of the suite was imports."""
+    ServerProcess.nursery = Nursery()
+    yield
+    ServerProcess.nursery.close()
+    ServerProcess.nursery = None
 
 
 @dataclass(frozen=True)
@@ -49,10 +66,12 @@ def served(
     kind: str = request.param
     name = f"served_{abs(hash(request.node.nodeid)) % 10**9}"
     if kind == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('served')}/holdfast.db"
+        path = tmp_path_factory.mktemp("served") / "holdfast.db"
+        shutil.copy(request.getfixturevalue("sqlite_template"), path)
+        url = f"sqlite:///{path}"
     else:
         postgres: PostgresServer = request.getfixturevalue("postgres_server")
-        url = postgres.create_database(name)
+        url = postgres.create_database(name, template=request.getfixturevalue("postgres_template"))
     environment = {
         "HOLDFAST_ENCRYPTION_KEY": "a key of the tests",
         "OPENAI_BASE_URL": f"{model_server_url}/v1",

@@ -15,7 +15,7 @@ from holdfast import __version__
 from holdfast.cli.serve import greeting
 from holdfast.settings import Settings
 from holdfast.storage.migrate import HEAD
-from holdfast.testing.server import ServerProcess
+from server_fixture import StartedAnew
 
 
 def holdfast(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -64,14 +64,14 @@ def test_a_bad_setting_is_named(tmp_path: Path) -> None:
 
 def test_two_servers_on_one_sqlite_file_are_one_too_many(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/x.db"
-    with ServerProcess(url):
+    with StartedAnew(url):
         refused = holdfast("serve", "--port", "1", "--database", url)
         assert refused.returncode != 0
         assert "Another Holdfast is serving" in refused.stdout + refused.stderr
 
 
 def test_a_server_says_goodbye_when_asked_to_stop(tmp_path: Path) -> None:
-    server = ServerProcess(f"sqlite:///{tmp_path}/x.db")
+    server = StartedAnew(f"sqlite:///{tmp_path}/x.db")
     server.start()
     assert server.stop() == 0
     assert "Traceback" not in server.log_path.read_text()
@@ -79,7 +79,7 @@ def test_a_server_says_goodbye_when_asked_to_stop(tmp_path: Path) -> None:
 
 def test_a_server_that_is_asked_to_stop_takes_no_longer_than_it_was_given(tmp_path: Path) -> None:
     """Streams and runs share the time: a stream does not use up some of it before the runs get all of it."""
-    with ServerProcess(f"sqlite:///{tmp_path}/x.db", HOLDFAST_SHUTDOWN_SECONDS="6") as server:
+    with StartedAnew(f"sqlite:///{tmp_path}/x.db", HOLDFAST_SHUTDOWN_SECONDS="6") as server:
         agents = f"{server.url}/v1/agents/"
         agent = httpx.post(agents, json={"model": "demo/rehearsal", "name": "slow"}, timeout=30).json()
         said = {"input": "/slow 200\n/tokens 300", "streaming": True, "stream_tokens": True}
@@ -100,7 +100,7 @@ def test_the_audit_log_of_a_new_database_holds(tmp_path: Path) -> None:
 def test_the_doctor_and_the_health_route_tell_how_well_tools_are_confined(tmp_path: Path) -> None:
     said = holdfast("doctor", HOLDFAST_DATA_DIR=str(tmp_path)).stdout
     assert re.search(r"tools +tier [A-D], .*network: public", said)
-    with ServerProcess(f"sqlite:///{tmp_path}/x.db") as server:
+    with StartedAnew(f"sqlite:///{tmp_path}/x.db") as server:
         source = 'def depth() -> str:\n    """Say how deep it is."""\n    return "seven"\n'
         returned = httpx.post(f"{server.url}/v1/tools/run", json={"source_code": source, "args": {}}, timeout=30).json()
         health = httpx.get(f"{server.url}/v1/health").json()

@@ -18,7 +18,7 @@ from letta_client import Letta
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.script import Call, CutOff, Drop, Fail, FailMidStream, Say
-from holdfast.testing.server import ServerProcess
+from server_fixture import StartedAnew
 
 OPERATOR_KEY = "sk-operator-key-11aa22bb33cc"
 ANTHROPIC_KEY = "sk-ant-operator-key-44dd55ee66ff"
@@ -87,7 +87,7 @@ def vendor() -> Iterator[ModelServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def server(request: pytest.FixtureRequest, tmp_path: Path, vendor: ModelServer) -> Iterator[ServerProcess]:
+def server(request: pytest.FixtureRequest, tmp_path: Path, vendor: ModelServer) -> Iterator[StartedAnew]:
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path}/holdfast.db"
     else:
@@ -104,13 +104,13 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, vendor: ModelServer) 
         "ANTHROPIC_API_KEY": ANTHROPIC_KEY,
         "ANTHROPIC_BASE_URL": vendor.url,
     }
-    with ServerProcess(url, **environment) as process:
+    with StartedAnew(url, **environment) as process:
         yield process
     if request.param == "postgres":
         request.getfixturevalue("postgres_server").drop_database("secrets_stay_inside")
 
 
-def test_no_secret_is_found_anywhere_after_a_run_with_failures(server: ServerProcess, vendor: ModelServer) -> None:
+def test_no_secret_is_found_anywhere_after_a_run_with_failures(server: StartedAnew, vendor: ModelServer) -> None:
     told: list[str] = []
     # As the SDKs ask: an agent's secrets are shown to whoever includes them and to clients before 1.0, to no other.
     headers = {"authorization": f"Bearer {PASSWORD}", "x-stainless-package-version": "1.12.1"}

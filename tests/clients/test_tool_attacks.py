@@ -18,7 +18,7 @@ from letta_client import Letta
 
 import denied
 from denied import SOMEBODY
-from holdfast.testing.server import ServerProcess
+from server_fixture import StartedAnew
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def mark() -> Iterator[Path]:
         yield Path(name) / "mark"
 
 
-class ServerWithoutNamespaces(ServerProcess):
+class ServerWithoutNamespaces(StartedAnew):
     """A server as in a plain container, run by somebody who is nobody."""
 
     def _argv(self) -> list[str]:
@@ -36,22 +36,22 @@ class ServerWithoutNamespaces(ServerProcess):
 
 
 @pytest.fixture(scope="module", params=["as it comes", "B"])
-def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+def server(request: pytest.FixtureRequest) -> Iterator[StartedAnew]:
     with tempfile.TemporaryDirectory(prefix="holdfast-attacked-") as name:
         place = Path(name)
         url = f"sqlite:///{place}/holdfast.db"
         if request.param == "B":
             if os.getuid() == 0:
                 os.chown(place, SOMEBODY, SOMEBODY)
-            made: ServerProcess = ServerWithoutNamespaces(url, place, **denied.environment())
+            made: StartedAnew = ServerWithoutNamespaces(url, place, **denied.environment())
         else:
-            made = ServerProcess(url, place)
+            made = StartedAnew(url, place)
         with made as started:
             yield started
 
 
 @pytest.fixture
-def client(server: ServerProcess) -> Letta:
+def client(server: StartedAnew) -> Letta:
     return Letta(base_url=server.url, max_retries=0)
 
 
@@ -74,7 +74,7 @@ def run(client: Letta, arguments: dict[str, Any]) -> Any:
     return client.agents.tools.run("total", agent_id=agent.id, args=arguments)
 
 
-def test_the_tool_itself_works(client: Letta, server: ServerProcess) -> None:
+def test_the_tool_itself_works(client: Letta, server: StartedAnew) -> None:
     done = run(client, {"numbers": [1, 2], "options": {}})
     assert done.func_return == "3"
     tier = httpx.get(f"{server.url}/v1/health").json()["tools"]["tier"]
@@ -120,7 +120,7 @@ ATTACKS = {
 
 @pytest.mark.parametrize("place", ATTACKS)
 def test_24_code_in_a_source_is_read_at_registration_and_never_executed(
-    server: ServerProcess, mark: Path, place: str
+    server: StartedAnew, mark: Path, place: str
 ) -> None:
     source = ATTACKS[place].replace("{touch}", TOUCH.replace("{mark!r}", repr(str(mark))))
     assert str(mark) in source

@@ -18,7 +18,7 @@ import pytest
 
 import denied
 from denied import SOMEBODY
-from holdfast.testing.server import ServerProcess
+from server_fixture import StartedAnew
 from tools.processes import a_mark, named, until
 
 ATTACKS = '''
@@ -72,7 +72,7 @@ def attack(folder: str, pid: int, mark: str) -> dict:
 '''
 
 
-class ServerOfSomebody(ServerProcess):
+class ServerOfSomebody(StartedAnew):
     refused = ""
 
     def _argv(self) -> list[str]:
@@ -85,7 +85,7 @@ class ServerOfSomebodyWithoutNamespaces(ServerOfSomebody):
 
 
 @pytest.fixture(params=[ServerOfSomebody, ServerOfSomebodyWithoutNamespaces])
-def place(request: pytest.FixtureRequest) -> Iterator[tuple[ServerProcess, Path]]:
+def place(request: pytest.FixtureRequest) -> Iterator[tuple[StartedAnew, Path]]:
     with tempfile.TemporaryDirectory(prefix="holdfast-somebody-") as name:
         if os.getuid() == 0:
             os.chown(name, SOMEBODY, SOMEBODY)
@@ -93,7 +93,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[tuple[ServerProcess, Path]
             yield server, Path(name)
 
 
-def test_files_and_processes_are_out_of_reach_though_the_user_is_the_same(place: tuple[ServerProcess, Path]) -> None:
+def test_files_and_processes_are_out_of_reach_though_the_user_is_the_same(place: tuple[StartedAnew, Path]) -> None:
     server, folder = place
     mark = a_mark()
     with httpx.Client(base_url=server.url, timeout=60) as http:

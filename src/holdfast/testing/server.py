@@ -18,16 +18,20 @@ import time
 import urllib.request
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
+
+from holdfast.testing.nursery import Child, Nursery
 
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
 
 
 class ServerProcess:
-    """`holdfast serve`. With a `data_dir`, it shares that folder with other processes, as on one machine."""
+    """`holdfast serve`. With a `data_dir`, it shares that folder with other processes, as on one machine. Where there
+    is a nursery, it is forked there."""
 
     command = "serve"
+    nursery: ClassVar[Nursery | None] = None
 
     def __init__(self, database_url: str, data_dir: Path | None = None, **environment: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-server-")
@@ -42,7 +46,7 @@ class ServerProcess:
             "HOLDFAST_PORT": str(self.port),
             **environment,
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Child | None = None
         self._began = 0  # where the log of the present process begins
 
     @property
@@ -54,7 +58,10 @@ class ServerProcess:
         """Start and wait until it answers."""
         with self.log_path.open("ab") as log:
             self._began = log.tell()
-            self._process = subprocess.Popen(self._argv(), env=self._environment, stdout=log, stderr=log)
+            if self.nursery is not None:
+                self._process = self.nursery.bear(self._environment, [self.command], self.log_path)
+            else:
+                self._process = subprocess.Popen(self._argv(), env=self._environment, stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:

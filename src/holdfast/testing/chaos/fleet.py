@@ -15,7 +15,7 @@ import psycopg
 
 from holdfast.settings.table import VARIABLES
 from holdfast.testing.chaos.effects import Effects
-from holdfast.testing.chaos.nursery import Nursery
+from holdfast.testing.nursery import Child, Nursery
 from holdfast.testing.postgres import PostgresServer
 
 LEASE_SECONDS = 2.0
@@ -33,7 +33,7 @@ class Member:
     environment: dict[str, str]
     log: Path
     nursery: Nursery
-    pid: int = 0
+    child: Child | None = None
 
     @property
     def url(self) -> str:
@@ -41,15 +41,11 @@ class Member:
 
     @property
     def alive(self) -> bool:
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        return self.pid != 0
+        return self.child is not None and self.child.poll() is None
 
     def launch(self) -> None:
         arguments = [self.role, "--port", str(self.port)] if self.role == "serve" else [self.role]
-        self.pid = self.nursery.bear(self.environment, arguments, self.log)
+        self.child = self.nursery.bear(self.environment, arguments, self.log)
 
     async def answering(self, session: aiohttp.ClientSession) -> None:
         """Wait until it serves; a worker has nothing to ask, so it counts as soon as it runs. TimeoutError if never."""
@@ -74,8 +70,9 @@ class Member:
             await asyncio.sleep(0.002)
 
     def signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+        if self.child is not None:
+            with suppress(ProcessLookupError):
+                self.child.send_signal(number)
 
 
 @dataclass(slots=True)
@@ -123,8 +120,7 @@ class Fleet:
 
     async def close(self) -> None:
         for member in self.members:
-            if member.pid:
-                await member.kill()
+            await member.kill()
         self.nursery.close()
         if self._postgres is not None:
             self._postgres.stop()
