@@ -87,3 +87,37 @@ def test_of_the_runs_named_those_nobody_knows_have_failed(http: httpx.Client) ->
     answer = http.post(f"/v1/agents/{agent_id}/messages/cancel", json={"run_ids": [theirs, mine, "run-1", mine]})
     assert answer.json() == {theirs: "failed", mine: "cancelled", "run-1": "failed"}
     assert status_of(http, theirs) == "running"
+
+
+def test_more_runs_than_anybody_would_name_are_refused(http: httpx.Client) -> None:
+    agent_id = new_agent(http)
+    run_id = begin(http, new_conversation(http, agent_id), LONG)
+    many = [run_id, *(f"run-{number}" for number in range(cancelling.PAGE))]
+    assert http.post(f"/v1/agents/{agent_id}/messages/cancel", json={"run_ids": many}).status_code == 422
+    assert status_of(http, run_id) == "running"
+
+
+def test_a_run_that_is_cancelled_while_it_waits_keeps_the_number_of_its_steps(http: httpx.Client) -> None:
+    agent_id = new_agent(http)
+    waiting = begin(http, new_conversation(http, agent_id), "/call pay {}")
+    http.post(f"/v1/runs/{waiting}/stream", json={})
+    before = http.get(f"/v1/runs/{waiting}/metrics").json()["num_steps"]
+    http.post(f"/v1/agents/{agent_id}/messages/cancel", json={})
+    assert http.get(f"/v1/runs/{waiting}/metrics").json()["num_steps"] == before == 1
+    found = http.get("/v1/runs/", params={"agent_id": agent_id, "step_count": 1, "statuses": "cancelled"}).json()
+    assert [run["id"] for run in found] == [waiting]
+
+
+def test_a_deleted_agent_is_stopped_first_and_whoever_watches_is_told(http: httpx.Client) -> None:
+    agent_id = new_agent(http)
+    run_id = begin(http, new_conversation(http, agent_id), LONG, stream_tokens=True)
+    with http.stream("POST", f"/v1/runs/{run_id}/stream", json={}) as records:
+        lines = records.iter_lines()
+        next(line for line in lines if "assistant_message" in line)
+        assert http.delete(f"/v1/agents/{agent_id}").status_code == 200
+        rest = [line for line in lines if line]
+    assert [line for line in rest if "stop_reason" in line] == [
+        'data: {"message_type":"stop_reason","stop_reason":"cancelled"}'
+    ]
+    assert rest[-1] == "data: [DONE]"
+    assert http.get(f"/v1/runs/{run_id}").status_code == 404

@@ -66,6 +66,26 @@ def test_what_makes_no_sense_in_a_query_is_refused(http: httpx.Client) -> None:
     assert http.get("/v1/runs", params={"statuses": "zzz"}).json() == {"detail": "'zzz' is not a valid RunStatus"}
     for asked in ({"order_by": "name"}, {"duration_percentile": 101}, {"step_count_operator": "ne"}, {"limit": -1}):
         assert http.get("/v1/runs", params=asked).status_code == 422
+    assert http.get("/v1/steps", params={"order_by": "duration"}).status_code == 422
+
+
+def test_a_date_without_a_zone_is_in_utc(http: httpx.Client) -> None:
+    agent_id = new_agent(http)
+    http.post(f"/v1/agents/{agent_id}/messages", json=say("/say one"))
+    for path in ("/v1/runs", "/v1/steps"):
+        asked = {"agent_id": agent_id, "start_date": "2026-01-01T00:00:00", "end_date": "2199-01-01"}
+        assert len(http.get(path, params=asked).json()) == 1
+        assert http.get(path, params={**asked, "end_date": "2026-01-01"}).json() == []
+
+
+@pytest.mark.parametrize("tags", [5, "x", [5], {"a": 1}, ["\0"]])
+def test_tags_of_a_feedback_are_texts(http: httpx.Client, tags: object) -> None:
+    agent_id = new_agent(http)
+    http.post(f"/v1/agents/{agent_id}/messages", json=say("/say one"))
+    step = http.get("/v1/steps", params={"agent_id": agent_id}).json()[0]
+    given = {"feedback": "positive", "tags": tags}
+    assert http.patch(f"/v1/steps/{step['id']}/feedback", json=given).status_code == 422
+    assert http.get(f"/v1/steps/{step['id']}").json() == step
 
 
 def test_metrics_and_usage_of_a_run_add_up(http: httpx.Client) -> None:

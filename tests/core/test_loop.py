@@ -1,5 +1,7 @@
 """The loop, case by case."""
 
+from dataclasses import replace
+
 import pytest
 
 from core.turns import call, replied, result, said, state
@@ -258,6 +260,17 @@ def test_cancel_closes_every_open_call_and_keeps_finished_results() -> None:
     assert contents["call_a"] == "finished"
     assert "The user cancelled the request" in str(contents["call_b"])
     assert [c.status for c in decision.calls] == ["cancelled"]
+
+
+def test_of_a_tool_that_had_begun_the_model_is_told_that_it_may_have_taken_effect() -> None:
+    before = decide(state("a", "b"), replied(call("a"), call("b"))).state
+    begun, _ = before.calls
+    assert begun.status == "started"
+    waiting = replace(before.calls[1], status="allowed")
+    decision = decide(replace(before, calls=(begun, waiting)), CancelAsked())
+    contents = {r.call_id: str(r.content) for r in returns(decision)}
+    assert contents["call_a"].startswith(contents["call_b"])
+    assert contents["call_a"].endswith("may have taken effect.")
 
 
 def test_cancel_answers_a_pending_approval_for_the_human() -> None:

@@ -10,6 +10,7 @@ from fastapi import Depends, Query
 from holdfast.api.agent_answers import answer_many, answer_one
 from holdfast.api.agent_bodies import ChangedAgent, NewAgent
 from holdfast.api.bodies import body_of
+from holdfast.api.cancelling import CancelIn, cancel_runs, open_runs
 from holdfast.api.includes import Included
 from holdfast.api.listing import BY_TIME, sorted_by
 from holdfast.api.parameters import AgentId, AsActor, InRooms, page
@@ -97,5 +98,8 @@ async def modify_agent(
 
 @router.delete("/{agent_id}")
 async def delete_agent(rooms: InRooms, actor: AsActor, agent_id: AgentId) -> Json:
+    """What it does is stopped first, so that no tool goes on and whoever watches is told."""
+    if found := await open_runs(rooms, actor, agent_id=agent_id):
+        await cancel_runs(rooms, actor, found, CancelIn(reason="The agent was deleted."))
     await rooms.agents.delete(actor, agent_id)
     return Json({"message": f"Agent id={agent_id} successfully deleted"})

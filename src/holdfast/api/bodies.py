@@ -12,7 +12,7 @@ from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from holdfast.api.parameters import json_body
+from holdfast.api.parameters import NO_NUL, holds_nul, json_body
 
 
 class Wire(BaseModel):
@@ -23,21 +23,13 @@ class Wire(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_nul(cls, data: Any) -> Any:
-        if _holds_nul(data):
-            raise ValueError("text must not hold the NUL character")
+        if holds_nul(data):
+            raise ValueError(NO_NUL)
         return data
 
     def given(self) -> dict[str, Any]:
         """What the client sent, by name; what it left out is not there."""
         return self.model_dump(exclude_unset=True)
-
-
-def _holds_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\x00" in value
-    if isinstance(value, dict):
-        return any(_holds_nul(key) or _holds_nul(item) for key, item in value.items())
-    return isinstance(value, list) and any(_holds_nul(item) for item in value)
 
 
 W = TypeVar("W", bound=Wire)

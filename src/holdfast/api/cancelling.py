@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+from pydantic import Field
+
 from holdfast.api.bodies import Wire, body_of
 from holdfast.api.rooms import Rooms
 from holdfast.core.lifecycle import ACTIVE
@@ -19,7 +21,7 @@ class CancelIn(Wire):
     """`reason` and `rollback` are Holdfast's own: the reason stays with the run, and a rollback takes the turn out of
     the context."""
 
-    run_ids: list[str] | None = None
+    run_ids: Annotated[list[str], Field(max_length=PAGE)] | None = None
     reason: str | None = None
     rollback: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -97,4 +98,27 @@ async def json_body(request: Request) -> dict[str, Any]:
     return data
 
 
-Body = Annotated[dict[str, Any], Depends(json_body)]
+async def _plain_body(request: Request) -> dict[str, Any]:
+    """One whose shape is checked where it is read."""
+    data = await json_body(request)
+    if holds_nul(data):
+        raise RequestValidationError([{"type": "value_error", "loc": ("body",), "msg": NO_NUL, "input": {}}])
+    return data
+
+
+Body = Annotated[dict[str, Any], Depends(_plain_body)]
+
+NO_NUL = "text must not hold the NUL character"
+
+
+def holds_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, dict):
+        return any(holds_nul(key) or holds_nul(item) for key, item in value.items())
+    return isinstance(value, list) and any(holds_nul(item) for item in value)
+
+
+def in_utc(moment: datetime | None) -> datetime | None:
+    """A moment without a zone is meant as UTC, as we write them."""
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal, get_args
 
 from fastapi import Depends, Query
 
 from holdfast.api.listing import sorted_by
-from holdfast.api.parameters import LARGEST, LAST_NUMBER, page
+from holdfast.api.parameters import LARGEST, LAST_NUMBER, in_utc, page
 from holdfast.core.errors import Invalid
 from holdfast.core.lifecycle import ACTIVE, RunStatus
 from holdfast.ports.history import DurationOperator, RunFilter, StepOperator
@@ -47,8 +47,8 @@ async def _asked_runs(
         background=background,
         project_id=project_id,
         base_template_id=template_family or base_template_id,
-        start_date=_in_utc(start_date),
-        end_date=_in_utc(end_date),
+        start_date=in_utc(start_date),
+        end_date=in_utc(end_date),
         step_count=step_count,
         step_count_operator=step_count_operator,
         tools_used=tools_used or (),
@@ -74,11 +74,6 @@ def _statuses(asked: list[str] | None, active: bool) -> list[str]:
         if status not in get_args(RunStatus):
             raise Invalid(f"'{status}' is not a valid RunStatus")
     return sorted(ACTIVE) if active else list(asked or ())
-
-
-def _in_utc(moment: datetime | None) -> datetime | None:
-    """A moment without a zone is meant as UTC, as we write them."""
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
 
 
 async def _runs_page(asked: Annotated[Page, page(100)], ascending: bool | None = None) -> Page:

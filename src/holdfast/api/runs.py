@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query
 from starlette.responses import Response
 
 from holdfast.api import message_lists, watching
-from holdfast.api.parameters import AsActor, Body, InRooms, StepId, page
+from holdfast.api.bodies import Wire, body_of
+from holdfast.api.listing import sorted_by
+from holdfast.api.parameters import AsActor, InRooms, StepId, in_utc, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import Resumed, number_in
 from holdfast.api.routing import routes
@@ -70,7 +72,7 @@ async def messages(rooms: InRooms, actor: AsActor, run_id: str, asked: Annotated
 @router.get("/runs/{run_id}/steps")
 async def steps(rooms: InRooms, actor: AsActor, run_id: str, asked: Annotated[Page, page(100)]) -> Json:
     await _run(rooms, actor, run_id)
-    found = await rooms.history.steps(actor, StepFilter(run_id=run_id), asked)
+    found = await rooms.history.steps(actor, StepFilter(run_id=run_id), sorted_by(asked, ("created_at",)))
     return Json([step_wire(step) for step in found])
 
 
@@ -143,12 +145,13 @@ async def list_steps(
         feedback=feedback,
         has_feedback=has_feedback,
         project_id=project_id,
-        start_date=start_date,
-        end_date=end_date,
+        start_date=in_utc(start_date),
+        end_date=in_utc(end_date),
         tags=tuple(tags or ()),
         ids=None if trace_ids is None else tuple(f"step-{trace_id}" for trace_id in trace_ids),
     )
-    return Json([step_wire(step) for step in await rooms.history.steps(actor, wanted, asked)])
+    found = await rooms.history.steps(actor, wanted, sorted_by(asked, ("created_at",)))
+    return Json([step_wire(step) for step in found])
 
 
 @router.get("/steps/{step_id}")
@@ -178,9 +181,16 @@ async def step_trace(rooms: InRooms, actor: AsActor, step_id: StepId) -> Json:
     return Json(None if trace is None else trace_wire(trace))
 
 
+class FeedbackIn(Wire):
+    feedback: Any = None
+    tags: list[str] | None = None
+
+
 @router.patch("/steps/{step_id}/feedback")
-async def give_feedback(rooms: InRooms, actor: AsActor, step_id: StepId, body: Body) -> Json:
-    feedback = body.get("feedback")
+async def give_feedback(
+    rooms: InRooms, actor: AsActor, step_id: StepId, body: Annotated[FeedbackIn, body_of(FeedbackIn)]
+) -> Json:
+    feedback = body.feedback
     if feedback not in ("positive", "negative", None):
         raise InvalidArgument(f"feedback must be positive, negative or null, not {feedback!r}")
-    return Json(step_wire(await rooms.history.give_feedback(actor, step_id, feedback, body.get("tags"))))
+    return Json(step_wire(await rooms.history.give_feedback(actor, step_id, feedback, body.tags)))

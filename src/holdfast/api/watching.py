@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 
 from holdfast.api.problems import model_problem
 from holdfast.api.responses import Json
+from holdfast.core.errors import NotFound
 from holdfast.core.failures import error_object
 from holdfast.core.state import Failure
 from holdfast.engine import stream
@@ -64,15 +65,19 @@ async def _records(
     async with aclosing(batches):
         if after and pings:
             yield _ping(run_id, last)
-        async for batch in batches:
-            if batch.gap_until is not None:
-                yield stream.gap_record(run_id, last + 1, batch.gap_until).encode()
-            elif not batch.records:
-                yield _ping(run_id, last)
-            last = batch.first_seq + len(batch.records) - 1
-            forgotten = batch.gap_until is not None and not batch.records
-            if chosen := _chosen(batch, wanted, pings):
-                yield chosen
+        try:
+            async for batch in batches:
+                if batch.gap_until is not None:
+                    yield stream.gap_record(run_id, last + 1, batch.gap_until).encode()
+                elif not batch.records:
+                    yield _ping(run_id, last)
+                last = batch.first_seq + len(batch.records) - 1
+                forgotten = batch.gap_until is not None and not batch.records
+                if chosen := _chosen(batch, wanted, pings):
+                    yield chosen
+        except NotFound:  # it was deleted, with its agent
+            forgotten = False
+            yield stream.stop_record("cancelled").encode()
     if forgotten and (stop := (await engine.run(run_id)).stop_reason) is not None:
         yield stream.stop_record(stop, None).encode()
     yield stream.DONE.encode()

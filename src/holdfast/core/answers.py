@@ -20,6 +20,7 @@ NOTHING_WAITS = (
     "Cannot process approval response: No tool call is currently awaiting approval. "
     "Please send a regular message to interact with the agent."
 )
+BEGUN = "The tool had begun by then, and may have taken effect."
 LOST = "The server stopped while this tool was running, so its outcome is unknown. It was not run again."
 CHANGED_TOOL = (
     "Error: the tool {name} was changed after approval was asked for, so the approval is void and it was not run. "
@@ -120,9 +121,11 @@ def closed(call: Call, reason: str) -> Call:
 
 
 def denial(call: Call, reason: str | None) -> ToolResult:
-    """A call that was lost may have taken effect, whatever is said about it now; the model must not think otherwise."""
+    """A call that was lost may have taken effect, whatever is said about it now, and so may one that had begun; the
+    model must not think otherwise."""
     said = LOST if call.status == "unknown" else "request to call tool denied."
-    text = f"Error: {said} User reason: {reason}"
+    begun = f" {BEGUN}" if call.status == "started" else ""
+    text = f"Error: {said} User reason: {reason}{begun}"
     return ToolResult(call.call.id, "error", text, name=call.call.name)
 
 

@@ -34,7 +34,7 @@ async def cancel_resting(wiring: Wiring, run: Run, by: str | None) -> bool:
             return True
         request = RunRequest.from_json(run.request)
         scene = scene_of(situation, context, request)
-        state = state_of(situation, scene, request)
+        state = state_of(situation, scene, request, steps=run.num_steps)
         aside = run.queued and (busy or bool(situation.calls))
         if run.queued:
             state = replace(state, calls=(), follow_ups=request.messages)

@@ -74,8 +74,10 @@ class Engine:
             except ConversationBusy as busy:
                 if request.when_busy == "queue":
                     return await self._queued(actor, conversation_id, request)
-                if request.when_busy != "interrupt" or busy.run_id is None:
+                if request.when_busy != "interrupt":
                     raise
+                if busy.run_id is None:
+                    continue  # another message came in between; who that was, the next look says
                 if not await self.cancel(await self._wiring.store.run(busy.run_id), actor.user_id, INTERRUPTING):
                     raise
         raise ConversationBusy(None)
