@@ -208,7 +208,7 @@ def sample(actor: Actor, terms: Sequence[Term]) -> Select[Any]:
     """Key and id of the runs that match, by duration, among one in 64; by a tool, among those that used it."""
     by_tool = any(isinstance(term, ToolsTerm) for term in terms)
     source, draw = (USES, DRAWN_USES) if by_tool else (RUNS, DRAWN)
-    tests = (term.test(source, sought=isinstance(term, ToolsTerm)) for term in terms)
+    tests = (term.test(source, sought=term.column != "kind") for term in terms if not term.implied)
     found = _from(source, draw, actor, *_by_duration(source)).where(*tests)
     return found.distinct() if _may_repeat(terms) else found
 
