@@ -13,7 +13,13 @@ pytest_plugins = ("postgres_fixture", "redis_fixture", "database_fixture", "serv
 
 LONGEST_FIRST = ("tests/chaos/", "tests/simulator/", "tests/clients/test_approval_matrix.py")
 SHARING = (
-    *("tests/clients/", "tests/mcp_servers/", "tests/processes/", "tests/storage/test_run_listing.py"),
+    *(
+        "tests/clients/",
+        "tests/mcp_servers/",
+        "tests/processes/",
+        "tests/storage/test_run_listing.py",
+        "tests/storage/test_run_copies.py",
+    ),
     *("tests/api/test_bad_input.py", "tests/api/test_sending_twice.py", "tests/api/test_runs.py"),
 )
 

@@ -14,6 +14,7 @@ from holdfast.storage.tables import agents, conversations, organizations, run_to
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OTHER_ORG = "org-other"
+COUNT = 400  # enough for tests that do not say how many
 ENDS = (
     ("completed", "end_turn"),
     ("completed", "max_steps"),

@@ -1,8 +1,4 @@
-"""JSON bodies in: parsed once, checked by a pydantic model, unknown keys ignored.
-
-A body is read by orjson, so text that is no text (half a surrogate pair) is refused here and not by the database later;
-so is the NUL character, which Postgres cannot keep.
-"""
+"""JSON bodies in: parsed once, checked by a pydantic model, unknown keys ignored."""
 
 from __future__ import annotations
 
@@ -10,22 +6,15 @@ from typing import Any, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from holdfast.api.parameters import NO_NUL, holds_nul, json_body
+from holdfast.api.parameters import json_body
 
 
 class Wire(BaseModel):
     """What every request body has in common."""
 
     model_config = ConfigDict(extra="ignore", protected_namespaces=())
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_nul(cls, data: Any) -> Any:
-        if holds_nul(data):
-            raise ValueError(NO_NUL)
-        return data
 
     def given(self) -> dict[str, Any]:
         """What the client sent, by name; what it left out is not there."""

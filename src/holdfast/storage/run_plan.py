@@ -193,7 +193,9 @@ def look(connection: Connection, actor: Actor, terms: Sequence[Term]) -> Look:
     bits = {term.column: 1 << place for place, term in enumerate(terms)}
     kinds = frozenset(value for term in terms if term.column == "kind" for value in term.values)
     others = [term for term in terms if term.column != "kind"]
-    held: list[Column] = [case((term.among_drawn(LOOKED_AT.below), bits[term.column]), else_=0) for term in others]
+    held: list[Column] = [
+        case((term.among_drawn(RUNS, LOOKED_AT.below), bits[term.column]), else_=0) for term in others
+    ]
     if kinds:
         held.append(func.coalesce(runs.c.kind, 0) * (1 << len(terms)))
     query = _from(RUNS, LOOKED_AT, actor, sum(held, literal(0)).label("held"), func.count()).group_by("held")
@@ -206,21 +208,21 @@ def look(connection: Connection, actor: Actor, terms: Sequence[Term]) -> Look:
 
 def sample(actor: Actor, terms: Sequence[Term]) -> Select[Any]:
     """Key and id of the runs that match, by duration, among one in 64; by a tool, among those that used it."""
-    by_tool = any(isinstance(term, ToolsTerm) for term in terms)
-    source, draw = (USES, DRAWN_USES) if by_tool else (RUNS, DRAWN)
-    tests = (term.test(source, sought=term.column != "kind") for term in terms if not term.implied)
-    found = _from(source, draw, actor, *_by_duration(source)).where(*tests)
-    return found.distinct() if _may_repeat(terms) else found
+    if any(isinstance(term, ToolsTerm) for term in terms):
+        found = _drawn(USES, DRAWN_USES, actor, terms)
+        return found.distinct() if _may_repeat(terms) else found
+    return _drawn(RUNS, DRAWN, actor, terms)
 
 
 def looked_at(actor: Actor, terms: Sequence[Term]) -> Select[Any]:
     """The same among those that a look is at."""
-    tests = (term.among_drawn(LOOKED_AT.below) for term in terms)
-    return _from(RUNS, LOOKED_AT, actor, *_by_duration(RUNS)).where(*tests)
+    return _drawn(RUNS, LOOKED_AT, actor, terms)
 
 
-def _by_duration(source: Source) -> tuple[Column, Column]:
-    return source.columns["total_duration_ns"].label("key"), source.columns["id"].label("id")
+def _drawn(source: Source, draw: Draw, actor: Actor, terms: Sequence[Term]) -> Select[Any]:
+    columns = source.columns["total_duration_ns"].label("key"), source.columns["id"].label("id")
+    tests = (term.among_drawn(source, draw.below) for term in terms if not term.implied)
+    return _from(source, draw, actor, *columns).where(*tests)
 
 
 def _may_repeat(terms: Sequence[Term]) -> bool:
