@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, func, insert, select, text
+from sqlalchemy import Connection, delete, func, insert, select, text
 from sqlalchemy.exc import OperationalError
 
 from engine.house import opened
-from holdfast.core.errors import Conflict, ConversationBusy, StorageDown
+from holdfast.core.errors import Conflict, ConversationBusy, NotFound, StorageDown
 from holdfast.core.messages import Approval
 from holdfast.core.records import Conversation
 from holdfast.ports.history import MessageScope
@@ -20,7 +20,7 @@ from holdfast.ports.paging import Page
 from holdfast.storage.conversations import reset
 from holdfast.storage.database import Database
 from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
-from holdfast.storage.tables import conversations, organizations
+from holdfast.storage.tables import agents, conversations, organizations
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Hang, Say
 
@@ -171,3 +171,18 @@ async def test_messages_of_a_conversation_that_is_gone_are_not_told(database_url
         assert [one.id for one in listed] == [fork.id]
         gone = select(conversations.c.id).where(conversations.c.deleted_at.is_not(None))
         assert len(await house.database.read(lambda c: list(c.execute(gone).scalars()))) == 1
+
+
+async def test_a_message_to_an_agent_that_is_deleted_meanwhile_finds_nobody(database_url: str) -> None:
+    """Not the database's words about keys."""
+    async with opened(database_url) as house:
+        conversation = await house.agent()
+        begin = house.wiring.store.begin
+
+        async def after_the_delete(*given: object) -> None:
+            await house.database.write(lambda connection: connection.execute(delete(agents)).rowcount)
+            await begin(*given)  # type: ignore[arg-type]
+
+        house.wiring.store.begin = after_the_delete  # type: ignore[method-assign, assignment]
+        with pytest.raises(NotFound, match="deleted meanwhile"):
+            await house.start(conversation)

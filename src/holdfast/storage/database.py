@@ -25,7 +25,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from holdfast.core.errors import Conflict, Invalid, StorageDown
+from holdfast.core.errors import Conflict, Invalid, NotFound, StorageDown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -171,11 +171,19 @@ def _told_plainly() -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
+        if _refers_to_nothing(error):
+            raise NotFound("Something that this belongs to was deleted meanwhile.") from error
         raise Conflict(f"This conflicts with what is stored: {error.orig}") from error
     except DataError as error:
         raise Invalid(f"The database cannot keep this value: {error.orig}") from error
     except (OperationalError, InterfaceError) as error:
         raise StorageDown(f"The database does not answer: {error.orig}") from error
+
+
+def _refers_to_nothing(error: IntegrityError) -> bool:
+    """Whether a foreign key was refused."""
+    names = getattr(error.orig, "sqlite_errorname", None), getattr(error.orig, "sqlstate", None)
+    return names in (("SQLITE_CONSTRAINT_FOREIGNKEY", None), (None, "23503"))
 
 
 def _to_its_end(job: asyncio.Future[T]) -> asyncio.Future[T]:
