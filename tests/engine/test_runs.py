@@ -285,22 +285,29 @@ async def test_a_claimed_run_that_others_brought_to_rest_is_left_alone(database_
             await take_over(house.wiring, Lease(run.id, "late", 2, house.wiring.clock.now()))
 
 
-async def test_whoever_lost_the_lease_can_write_nothing(database_url: str) -> None:
+@pytest.mark.parametrize("lost", ["taken by another", "given back", "declared void"])
+async def test_whoever_lost_the_lease_can_write_nothing(database_url: str, lost: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent()
         run_id = await lost_run(house, conversation)
         store, now = house.wiring.store, house.wiring.clock.now()
         later = now + timedelta(minutes=1)
-        new = await store.claim(run_id, "other", later, later + timedelta(seconds=10))
-        assert new is not None
-        assert new.epoch == 2
         old = Lease(run_id, "test", 1, later)
+        if lost == "given back":
+            await store.release(old)
+        elif lost == "declared void":
+            await store.free_leases(["test"])
+        else:
+            new = await store.claim(run_id, "other", later, later + timedelta(seconds=10))
+            assert new is not None
+            assert new.epoch == 2
         situation = await store.situation(conversation)
         change = Change(conversation, situation.version, situation.next_seq, events=("data: {}\n\n",), first_event=2)
         for write in (store.checkpoint(old, change), store.append_events(old, 2, ["x"]), store.renew(old)):
             with pytest.raises(LostLease):
                 await write
-        assert await store.claim(run_id, "third", later, later) is None
+        free = await store.claim(run_id, "third", now, later) is not None
+        assert free == (lost != "taken by another")
 
 
 async def test_a_tool_lost_with_its_worker_is_shown_to_a_human_and_not_run_again(database_url: str) -> None:

@@ -72,11 +72,13 @@ async def accept(wiring: Wiring, actor: Actor, conversation_id: str, request: Ru
 
 
 async def leave(wiring: Wiring, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
-    """Accept a run for somebody else to drive. It is decided here only to see whether it makes sense."""
+    """Accept a run for somebody else to drive. It is decided here only to see whether it makes sense, and the
+    conversation stays as it is until that is decided again: who was decided beside it, over the same state, is not
+    written (`StaleSituation`)."""
     situation, context = await wiring.contexts.load(wiring.store, conversation_id)
     decide(state_of(situation, scene_of(situation, context, request), request), request.happened())
     run = replace(new_run(wiring, actor, situation, request), status="created")
-    return await _written(wiring, run, situation)
+    return await _written(wiring, run, situation, holds=True)
 
 
 async def enqueue(wiring: Wiring, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
@@ -86,8 +88,15 @@ async def enqueue(wiring: Wiring, actor: Actor, conversation_id: str, request: R
     return await _written(wiring, replace(run, turn_id=run.id), situation)
 
 
-async def _written(wiring: Wiring, run: Run, situation: Situation) -> Run:
-    change = Change(run.conversation_id, situation.version, situation.next_seq, events=(opening(run),))
+async def _written(wiring: Wiring, run: Run, situation: Situation, *, holds: bool = False) -> Run:
+    change = Change(
+        run.conversation_id,
+        situation.version,
+        situation.next_seq,
+        events=(opening(run),),
+        context_tokens=situation.context_tokens,
+        holds=holds,
+    )
     await wiring.store.begin(run, None, change)
     return replace(run, last_event=1)
 

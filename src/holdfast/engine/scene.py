@@ -73,7 +73,7 @@ class Scene:
 
     def advance(self, change: Change) -> None:
         """A change was written: follow it."""
-        if not change.touches_context:
+        if not change.moves:
             return
         self.stale = self.stale or change.rollback
         context = self.context

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from random import Random
@@ -90,7 +90,7 @@ class Work:
                 await self._cancel_if_waiting(run.id)
         except StaleSituation:
             log.info("run %s is begun anew: its conversation moved on before it began", run.id)
-            await self._hand_over([tenure])
+            await self._hand_over(self._wiring.store.release(tenure.renewed()))
         except Exception:
             log.exception("run %s stopped on an error of ours; it will be taken over", run.id)
         finally:
@@ -148,7 +148,7 @@ class Work:
         self._looking = asyncio.create_task(self._keep_looking(dead), name="looking for work")
 
     async def _keep_looking(self, dead: Dead) -> None:
-        while True:
+        while self._taking_ended_ns is None:
             pause = asyncio.create_task(self._wiring.clock.sleep(self._wiring.lease_seconds / 2))
             told = asyncio.create_task(self._look.wait())
             try:
@@ -228,26 +228,26 @@ class Work:
         if self._taking_ended_ns is None:
             self._taking_ended_ns = self._wiring.clock.monotonic_ns()
         self._taking = False
+        self._look.set()
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Let runs finish for so long since taking ended, then hand them over; their rows say where they stand."""
         self.stop_taking()
         assert self._taking_ended_ns is not None
+        if self._resting is not None:
+            self._resting.cancel()
+        if self._looking is not None:
+            await asyncio.wait({self._looking})  # what a look under way takes is ours to hand over
         left = grace_seconds - (self._wiring.clock.monotonic_ns() - self._taking_ended_ns) * 1e-9
-        for task in (self._looking, self._resting):
-            if task is not None:
-                task.cancel()
-        driving = dict(self.driving)
-        if driving:
-            _, late = await asyncio.wait({task for task, _ in driving.values()}, timeout=max(0.0, left))
+        if driving := {task for task, _ in self.driving.values()}:
+            _, late = await asyncio.wait(driving, timeout=max(0.0, left))
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
-                await self._hand_over([tenure for task, tenure in driving.values() if task in late])
+                await self._hand_over(self._wiring.store.free_leases((self._wiring.owner,)))
 
-    async def _hand_over(self, tenures: Sequence[Tenure]) -> None:
-        for tenure in tenures:
-            with suppress(Exception):  # whoever looks finds the run anyway, when its lease has run out
-                await self._wiring.store.release(tenure.renewed())
+    async def _hand_over(self, freeing: Awaitable[None]) -> None:
+        with suppress(Exception):  # whoever looks finds the runs anyway, when their leases have run out
+            await freeing
         self.look_soon()

@@ -55,8 +55,8 @@ class Rest:
 class Change:
     """Everything one checkpoint writes.
 
-    `version` is the conversation's version this change was decided over; it is compared when messages or context are
-    touched. `events` are records of the outward stream, numbered from `first_event`.
+    `version` is the conversation's version this change was decided over. A change that `moves` the conversation
+    compares it and advances it, so nothing that was decided over an older state is written. `events` are records of the outward stream, numbered from `first_event`.
     """
 
     conversation_id: str
@@ -79,12 +79,14 @@ class Change:
     rulings: tuple[Ruling, ...] = ()
     decided_by: str | None = None
     rollback: bool = False
+    holds: bool = False  # the conversation as it is, until the input of the run is written
     allow: Mapping[str, str | None] = field(default_factory=dict)  # allowances to write with the decision
     tell: str | None = None  # a URL that is told of calls that begin or cease to wait
 
     @property
-    def touches_context(self) -> bool:
-        return bool(self.messages) or self.system is not None or self.cut is not None or self.rollback
+    def moves(self) -> bool:
+        touched = self.messages or self.system is not None or self.cut is not None or self.rollback
+        return bool(touched) or self.holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +188,12 @@ class RunStore(Protocol):
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give a run back before the lease has run out; whoever looks next may take it. Lost already: nothing."""
+        """Give a run back before the lease has run out; whoever looks next may take it, and what the old owner still
+        has under way is not written any more. Lost already: nothing."""
         ...
 
     async def free_leases(self, owners: Sequence[str] | None = None) -> None:
-        """Declare the leases of these owners void, or all; only for whoever knows that they are dead."""
+        """Declare the leases of these owners void, or all; only for whoever knows that they are dead, or is leaving."""
         ...
 
 

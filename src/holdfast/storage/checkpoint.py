@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
 from holdfast.core.codec import encode
-from holdfast.core.errors import Broken, LostLease
+from holdfast.core.errors import Broken
 from holdfast.core.lifecycle import RunStatus, check_rest
 from holdfast.core.messages import Message
 from holdfast.core.records import Run
@@ -37,9 +37,7 @@ def checkpoint(connection: Connection, lease: Lease, change: Change, now: dateti
     """Write a change as the lease holder; True if a cancel was asked for meanwhile."""
     after = rested(change.rest) if change.rest else "running"
     values = {"status": after, "lease_expires_at": lease.expires_at} | run_values(change)
-    row = fenced(connection, lease.run_id, lease.epoch, values)
-    if row is None:
-        raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
+    row = fenced(connection, lease, values)
     _write(connection, dict(row), change, now)
     return row["cancel_asked_at"] is not None
 
@@ -108,7 +106,7 @@ def run_values(change: Change) -> dict[str, Any]:
 
 
 def _write(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
-    if change.touches_context:
+    if change.moves:
         _move_conversation(connection, change)
     if change.step:
         write_step(connection, change.step, new=change.step_is_new)

@@ -38,6 +38,7 @@ _ACTIVE_INDEXED = text(
 )  # to the letter, or SQLite reads every run there ever was
 _QUEUED_INDEXED = runs.c.queued == true()  # `queued = 1` on SQLite, as its index has it
 _NOW: ColumnElement[Any] = bindparam("now", type_=runs.c.lease_expires_at.type)
+_FREED = {"lease_owner": None, "lease_expires_at": None}
 _FREE = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < _NOW)
 _HUMAN_AWAITED = exists().where(
     ledger.c.conversation_id == runs.c.conversation_id,
@@ -127,11 +128,11 @@ def _conversation_held() -> ColumnElement[bool]:
 
 def release(connection: Connection, lease: Lease) -> None:
     held = (runs.c.id == lease.run_id, runs.c.lease_epoch == lease.epoch, ACTIVE_RUN)
-    connection.execute(update(runs).where(*held).values(lease_owner=None, lease_expires_at=None))
+    connection.execute(update(runs).where(*held).values(**_FREED))
 
 
 def free_leases(connection: Connection, owners: Sequence[str] | None) -> None:
     statement = update(runs).where(_ACTIVE_INDEXED)
     if owners is not None:
         statement = statement.where(runs.c.lease_owner.in_(owners))
-    connection.execute(statement.values(lease_expires_at=None))
+    connection.execute(statement.values(**_FREED))

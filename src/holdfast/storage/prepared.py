@@ -14,8 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, Table, Update, and_, bindparam, or_, update
 from sqlalchemy.sql.elements import ColumnElement
 
-from holdfast.core.errors import Broken
+from holdfast.core.errors import Broken, LostLease
 from holdfast.core.lifecycle import RunStatus, sources_of
+from holdfast.ports.runs import Lease
 from holdfast.storage.run_tables import runs
 
 ACTIVE_RUN = or_(*(runs.c.status == status for status in sorted(sources_of("running"))))
@@ -33,17 +34,21 @@ def _update(table: Table, where: tuple[str, ...], values: tuple[str, ...]) -> Up
     return update(table).where(*compared).values({name: bindparam(f"v_{name}") for name in values})
 
 
-def fenced(connection: Connection, run_id: str, epoch: int, values: Mapping[str, Any]) -> Any:
-    """UPDATE an active run as its lease holder; the run's row, or None if it is not ours any more. A status among the
-    values must be one that an active run can come to."""
-    where = {"id": run_id, "lease_epoch": epoch}
+def fenced(connection: Connection, lease: Lease, values: Mapping[str, Any]) -> Any:
+    """UPDATE an active run as its lease holder; the run's row. LostLease if somebody else has it, or if it was given
+    back: what its old owner had under way comes too late then. A status must be one that an active run can come to."""
+    where = {"id": lease.run_id, "lease_epoch": lease.epoch, "lease_owner": lease.owner}
     statement = _fence(tuple(values), values.get("status", "running"))
-    return connection.execute(statement, _parameters(where, values)).mappings().first()
+    row = connection.execute(statement, _parameters(where, values)).mappings().first()
+    if row is None:
+        raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
+    return row
 
 
 @lru_cache(maxsize=64)
 def _fence(values: tuple[str, ...], after: RunStatus) -> Any:
-    return _update(runs, ("id", "lease_epoch"), values).where(ACTIVE_RUN, may_become(after)).returning(*FENCED)
+    ours = _update(runs, ("id", "lease_epoch", "lease_owner"), values)
+    return ours.where(ACTIVE_RUN, may_become(after)).returning(*FENCED)
 
 
 def may_become(after: RunStatus) -> ColumnElement[bool]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.engine import RowMapping
 
-from holdfast.core.errors import Conflict, ConversationBusy, LostLease, NotFound
+from holdfast.core.errors import Conflict, ConversationBusy, NotFound
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.clock import Clock
 from holdfast.ports.runs import Change, KnownRequest, Lease, LogPage, Situation
@@ -125,7 +125,7 @@ def refuse_if_held(connection: Connection, conversation_id: str) -> None:
 def _settle_resting(connection: Connection, run_id: str, change: Change, now: datetime) -> bool:
     """What a queued run leaves behind must not come between the messages of a run at work."""
     queued = connection.execute(select(runs.c.queued).where(runs.c.id == run_id)).scalar()
-    if queued and change.touches_context and not change.rollback:
+    if queued and change.moves and not change.rollback:
         refuse_if_busy(connection, change.conversation_id)
     return checkpoints.settle_resting(connection, run_id, change, now)
 
@@ -167,10 +167,7 @@ def _renew(connection: Connection, lease: Lease, last_event: int | None) -> bool
     values: dict[str, object] = {"lease_expires_at": lease.expires_at}
     if last_event is not None:
         values["last_event"] = last_event
-    row = fenced(connection, lease.run_id, lease.epoch, values)
-    if row is None:
-        raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
-    return row["cancel_asked_at"] is not None
+    return fenced(connection, lease, values)["cancel_asked_at"] is not None
 
 
 def _append(connection: Connection, lease: Lease, first: int, records: tuple[str, ...], now: datetime) -> bool:

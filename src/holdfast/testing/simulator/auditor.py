@@ -38,8 +38,8 @@ class RunBook:
     queued: bool
     written_at: datetime
     stop: StopReason | None = None
+    lease: Lease | None = None
     epoch: int = 0
-    expires_at: datetime | None = None
     next_event: int = 1
     rests: list[int] = field(default_factory=list)  # the numbers of the events it came to rest with
 
@@ -86,14 +86,15 @@ class Auditor:
         match done.name, done.args:
             case "begin", (run, lease, change):
                 self._begun(run, lease, change)
-            case "claim", (run_id, _, now, _) if done.answer is not None:
-                self._claimed(run_id, done.answer, now)
+            case "claim", (_, _, now, _) if done.answer is not None:
+                self._claimed(done.answer, now)
             case "claim_next", (_, now, _, _):
                 for lease in done.answer:
-                    self._claimed(lease.run_id, lease, now)
+                    self._claimed(lease, now)
+                    self.require(not process.left, 8, f"{lease.run_id} was taken by a process that has left")
             case "release", (lease,) if self.runs[lease.run_id].epoch == lease.epoch:
-                self.runs[lease.run_id].expires_at = None
-                self.reached["handed over"] += 1
+                self.runs[lease.run_id].lease = None
+                self.reached["given back"] += 1
             case "checkpoint", (lease, change):
                 self._holds(lease)
                 self._changed(lease.run_id, change, epoch=lease.epoch, by=process)
@@ -110,9 +111,10 @@ class Auditor:
             case "change_idle", (change,):
                 self._idle(change)
             case "free_leases", (owners,):
-                for run_id, book in self.runs.items():
-                    if owners is None or self.tables.runs[run_id].owner in owners:
-                        book.expires_at = None
+                for book in self.runs.values():
+                    if book.lease is not None and (owners is None or book.lease.owner in owners):
+                        self.reached["handed over" if book.lease.owner == process.name else "freed of the dead"] += 1
+                        book.lease = None
             case _:
                 pass
 
@@ -120,21 +122,21 @@ class Auditor:
         book = RunBook(run.conversation_id, run.status, run.queued, self.now())
         self.runs[run.id] = book
         if lease is not None:
-            book.epoch, book.expires_at = lease.epoch, lease.expires_at
+            book.epoch, book.lease = lease.epoch, lease
         if change is not None:
             self._changed(run.id, change, epoch=book.epoch, by=None)
         self._one_at_a_time(run.conversation_id)
 
-    def _claimed(self, run_id: str, lease: Lease, now: datetime) -> None:
-        book = self.runs[run_id]
-        free = book.expires_at is None or book.expires_at < now
-        self.require(free, 5, f"{run_id} was claimed while its lease was good until {book.expires_at}")
+    def _claimed(self, lease: Lease, now: datetime) -> None:
+        run_id, book = lease.run_id, self.runs[lease.run_id]
+        free = book.lease is None or book.lease.expires_at < now
+        self.require(free, 5, f"{run_id} was claimed while it was held: {book.lease}")
         self.require(book.status in ACTIVE, 5, f"{run_id} was claimed at rest")
         self.require(lease.epoch == book.epoch + 1, 5, f"{run_id} got epoch {lease.epoch} after {book.epoch}")
         self.reached["promoted" if book.queued else "taken over"] += 1
         if book.queued:
             self._in_turn(run_id, book)
-        book.epoch, book.expires_at, book.queued = lease.epoch, lease.expires_at, False
+        book.epoch, book.lease, book.queued = lease.epoch, lease, False
         self._one_at_a_time(book.conversation_id)
 
     def _in_turn(self, run_id: str, book: RunBook) -> None:
@@ -149,7 +151,8 @@ class Auditor:
         book = self.runs[lease.run_id]
         self.require(lease.epoch == book.epoch, 5, f"{lease.run_id}: epoch {lease.epoch} wrote during {book.epoch}")
         self.require(book.status in ACTIVE, 5, f"{lease.run_id} was written to at rest ({book.status})")
-        book.expires_at = lease.expires_at
+        self.require(book.lease is not None, 8, f"{lease.run_id} is held again by who had given it back")
+        book.lease = lease
 
     def _one_at_a_time(self, conversation_id: str) -> None:
         active = [
@@ -179,9 +182,9 @@ class Auditor:
         book.status = after
         if change.rest is not None:
             self.reached[f"rests: {change.rest.stop_reason}"] += 1
-            book.stop, book.expires_at = change.rest.stop_reason, None
+            book.stop, book.lease = change.rest.stop_reason, None
             self._rested(run_id, change, by, epoch)
-        if change.touches_context:
+        if change.moves:
             self._history_is_valid(self.tables.lines[change.conversation_id])
         for corner in ("cut", "rollback", "edits", "allow", "system"):
             if getattr(change, corner):

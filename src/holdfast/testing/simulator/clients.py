@@ -164,10 +164,10 @@ class Client:
         )
         if not partial and self.random.random() < 0.2:
             follow = self._request()
-            request = replace(request, messages=follow.messages)
+            request = replace(request, messages=follow.messages, keys=follow.keys, body_digest=follow.body_digest)
         await self.deliver(conversation_id, request)
-        if self.random.random() < 0.2:
-            await self.deliver(conversation_id, request)  # the same decision twice
+        if self.random.random() < 0.2 and (request.keys or not request.messages):
+            await self.deliver(conversation_id, request)  # the same decision twice; words without a name are new words
 
     def _said_to(self, call: Call) -> Answer:
         kind = self.random.random()

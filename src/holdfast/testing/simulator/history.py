@@ -97,7 +97,7 @@ class History:
         most_runs = self.random.choice((0, 1, 8, 8)) if any(node.works for node in self.nodes) else 8
         node = Node(f"p{self.born}", self.net, self.mood, self.auditor, lambda: self.nodes, most_runs)
         self.nodes.append(node)
-        self.loop.spawn(node, self._open(node))
+        node.opening = self.loop.spawn(node, self._open(node))
 
     async def _open(self, node: Node) -> None:
         while True:
@@ -142,7 +142,7 @@ class History:
         kinds = ("kill", "kill", "kill", "freeze", "freeze", "leave", "trouble", "slow", "expire")
         for _ in range(self.random.choice((0, 1, 2, 3, 4, 6))):
             kind = self.random.choice(kinds)
-            if kind in ("kill", "freeze") and self.random.random() < 0.6:
+            if kind in ("kill", "freeze", "leave") and self.random.random() < 0.6:
                 self.after_write.append((self.random.randrange(1, 14), kind))
             else:
                 self.faults.append(Fault(self.random.randrange(10, 600), kind))
@@ -193,8 +193,11 @@ class History:
                 pass
 
     async def _leave(self, node: Node) -> None:
-        """As on SIGTERM: finish or hand over, then go."""
+        """As on SIGTERM: finish or hand over, then go. Who is still starting starts first."""
+        assert node.opening is not None
+        await asyncio.wait({node.opening})
         await node.engine.close(self.random.choice((0.0, 0.5, 3.0)))
+        node.left = True
         if node in self.nodes:
             self.loop.call_soon(self._gone, node, context=self.net.outside.copy())
 

@@ -17,12 +17,13 @@ from typing import Any
 
 
 class Process:
-    """A process as the loop sees it: alive, frozen or dead."""
+    """A process as the loop sees it: alive, frozen or dead; `left` if it went by itself."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
         self.frozen = False
+        self.left = False
         self.held: list[_Handle] = []
 
 

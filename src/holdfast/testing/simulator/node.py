@@ -62,6 +62,7 @@ class Node(Process):
         self, name: str, net: Net, mood: Mood, auditor: Auditor, others: Callable[[], list[Node]], most_runs: int
     ) -> None:
         super().__init__(name)
+        self.opening: asyncio.Task[None] | None = None
         self.waiting: set[asyncio.Future[Any]] = set()
         self.bus = SimBus(net, self, others)
         self.wire = Wire(net, self)

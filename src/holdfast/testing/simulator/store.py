@@ -187,13 +187,13 @@ class MemoryStore(Tables):
 
     def _fenced(self, lease: Lease) -> RunRow:
         row = self.runs[lease.run_id]
-        if row.epoch != lease.epoch or row.run.status not in ACTIVE:
+        if (row.owner, row.epoch) != (lease.owner, lease.epoch) or row.run.status not in ACTIVE:
             raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
         return row
 
     def _check(self, line: Line, change: Change) -> None:
         """Whatever would make the database refuse the change, before anything of it is written."""
-        if change.touches_context and line.version != change.version:
+        if change.moves and line.version != change.version:
             raise StaleSituation(f"Conversation {line.conversation.id} has moved on from version {change.version}.")
         for call in change.new_calls:
             if (call.step_id, call.call.id) in line.ledger:
@@ -218,7 +218,7 @@ class MemoryStore(Tables):
         if not (asks or _in_queue(row)) or row.run.status not in sources_of(change.rest.status):
             return False
         line = self.lines[row.run.conversation_id]
-        if row.run.queued and change.touches_context and not change.rollback:
+        if row.run.queued and change.moves and not change.rollback:
             self._refuse_if_busy(line)
         self._check(line, change)
         row.run = replace(row.run, status=change.rest.status, **run_values(change))
@@ -253,7 +253,7 @@ class MemoryStore(Tables):
     def free_leases(self, owners: Sequence[str] | None = None) -> None:
         for row in self.runs.values():
             if row.run.status in ACTIVE and (owners is None or row.owner in owners):
-                row.expires_at = None
+                row.owner = row.expires_at = None
 
     def set_block(self, agent_id: str, value: str) -> None:
         """Somebody writes into an agent's memory; in SQL this is not a matter of runs."""

@@ -30,7 +30,7 @@ def run_values(change: Change) -> dict[str, Any]:
 
 
 def write(tables: Tables, line: Line, row: RunRow | None, change: Change, now: datetime) -> None:
-    if change.touches_context:
+    if change.moves:
         _write_context(tables, line, row, change)
     if change.step is not None:
         owner = tables.runs[change.step.run_id]  # an answer's tools belong to the step that asked
