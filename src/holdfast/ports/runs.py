@@ -56,7 +56,8 @@ class Change:
     """Everything one checkpoint writes.
 
     `version` is the conversation's version this change was decided over. A change that `moves` the conversation
-    compares it and advances it, so nothing that was decided over an older state is written. `events` are records of the outward stream, numbered from `first_event`.
+    compares it and advances it, so nothing that was decided over an older state is written. `events` are records of
+    the outward stream, numbered from `first_event`.
     """
 
     conversation_id: str
