@@ -22,7 +22,7 @@ from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.storage.tables import metadata, runs
 from holdfast.storage.traces import SqlTraces
 from holdfast.testing.clock import FakeClock
-from holdfast.testing.script import Call, Count, FailMidStream, Hang, Say
+from holdfast.testing.script import Call, Count, FailMidStream, Finish, Hang, Say
 
 WAYS: list[dict[str, Any]] = [
     {"run_type": "send_message"},
@@ -305,6 +305,21 @@ async def test_a_models_failure_is_in_the_metadata_however_the_run_was_asked_for
         shown = [r for r in records if r["message_type"] == "error_message"]
         assert [{**record, "seq_id": None} for record in shown] == [error]
         assert [r["stop_reason"] for r in records if r["message_type"] == "stop_reason"] == [stop_reason]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way["run_type"]))
+async def test_a_reply_that_was_cut_short_is_shown_and_the_metadata_says_why_the_run_failed(
+    database_url: str, way: dict[str, Any]
+) -> None:
+    async with opened(database_url) as house:
+        house.model.script(Say("half an ans"), Finish("length"))
+        run = await house.finished(await house.agent(), **way)
+        assert (run.status, run.stop_reason) == ("failed", "max_tokens_exceeded")
+        assert run.metadata["error"]["error_type"] == "max_tokens_exceeded"
+        assert "max_output_tokens" in run.metadata["error"]["message"]
+        kinds = [record["message_type"] for record in await house.records(run.id) if "message_type" in record]
+        assert "error_message" not in kinds
+        assert "usage_statistics" in kinds
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way["run_type"]))

@@ -22,12 +22,14 @@ from holdfast.core.messages import (
 from holdfast.core.outward import Wire, event_record, outward, summary_record
 from holdfast.core.records import Run, Step
 from holdfast.core.request import RunRequest
-from holdfast.core.state import ASSUMED_WINDOW, Call, Compact, Decision, State
+from holdfast.core.state import ASSUMED_WINDOW, Call, Compact, Decision, Failure, State
 from holdfast.engine import stream
 from holdfast.engine.compaction import Shortened
 from holdfast.engine.scene import Scene
 from holdfast.ports.runs import Change, Rest
 from holdfast.ports.toolbox import MemoryEdit
+
+CUT_SHORT = "The reply reached the model's limit and ends in the middle; raise max_output_tokens in model_settings."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,8 @@ def _ending(facts: Drawn) -> dict[str, Any]:
         return {"budget": spent.to_json()}
     if facts.decision.stop == "cancelled":
         return {"cancelled": {"by": facts.run.cancel_asked_by, "reason": facts.run.cancel_reason}}
+    if facts.decision.stop == "max_tokens_exceeded":
+        return {"error": error_object(facts.run.id, Failure("max_tokens_exceeded", CUT_SHORT))}
     return {}
 
 
