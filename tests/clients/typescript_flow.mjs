@@ -180,6 +180,15 @@ const stories = {
     assert.ok((await client.runs.usage.retrieve(run.id)).total_tokens > 0);
   },
 
+  async "a late answer is given to the SDK's own second try, and the turn happens once"() {
+    const agent = await newAgent();
+    const patient = { timeout: 1000, maxRetries: 2 };
+    const late = await client.agents.messages.create(agent, { messages: said("/slow 40\n/tokens 40") }, patient);
+    assert.match(ofType(late.messages, "assistant_message")[0].content, /word40$/);
+    await assert.rejects(client.agents.messages.create(agent, { messages: said("/fail llm_error") }, { maxRetries: 2 }));
+    assert.equal((await allOf(client.runs.list({ agent_id: agent }))).length, 2);
+  },
+
   async "a run is cancelled while it speaks"() {
     const conversation = await client.conversations.create({ agent_id: await newAgent() });
     const stream = await client.conversations.messages.create(conversation.id, {

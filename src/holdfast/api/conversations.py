@@ -15,7 +15,7 @@ from holdfast.api.cancelling import Cancelling, cancel_runs, open_runs
 from holdfast.api.context_bodies import CompactionForm
 from holdfast.api.inputs import Sent
 from holdfast.api.listing import BY_TIME, sorted_by
-from holdfast.api.naming import IdempotencyKey
+from holdfast.api.naming import FromSender
 from holdfast.api.parameters import LARGEST, AsActor, Body, InRooms, page
 from holdfast.api.responses import Json
 from holdfast.api.resuming import Resumed, number_in, run_to_resume
@@ -111,9 +111,7 @@ async def fork(
 
 
 @router.post("/{conversation_id}/messages")
-async def send(
-    rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Sent, idempotency_key: IdempotencyKey = None
-) -> Response:
+async def send(rooms: InRooms, actor: AsActor, conversation_id: Reference, body: Sent, sender: FromSender) -> Response:
     conversation = await rooms.conversations.find(actor, conversation_id, body.agent_id)
     streaming = body.streaming is not False
     return await sending.send(
@@ -124,7 +122,7 @@ async def send(
         pending_as_object=False,
         streaming=streaming,
         run_type="send_conversation_message",
-        idempotency_key=idempotency_key,
+        sender=sender,
     )
 
 

@@ -1,5 +1,5 @@
 """Work that somebody waits for on the line, and that ends when they hang up: a tool run by hand would else go on for
-nobody. Runs need no such thing; they are watched, not waited for."""
+nobody. Runs need no such thing; they are watched, not waited for, and it is only noted that nobody heard the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 async def while_on_the_line(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """What the work gives. It is cancelled, and has ended, if the client goes away first; the body must be read by
     then."""
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_hung_up(request))
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(hung_up(request))
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -29,6 +29,7 @@ async def while_on_the_line(request: Request, work: Coroutine[Any, Any, T]) -> T
         await asyncio.wait((task, gone))
 
 
-async def _hung_up(request: Request) -> None:
+async def hung_up(request: Request) -> None:
+    """Returns when the client has gone away."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

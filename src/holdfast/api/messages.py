@@ -15,7 +15,7 @@ from holdfast.api.bodies import Wire, body_of
 from holdfast.api.cancelling import Cancelling, cancel_runs, open_runs
 from holdfast.api.conversations import compacted
 from holdfast.api.inputs import SendIn, Sent
-from holdfast.api.naming import IdempotencyKey
+from holdfast.api.naming import FromSender, Sender
 from holdfast.api.parameters import AgentId, AsActor, Body, InRooms, MessageId, page
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
@@ -32,21 +32,17 @@ router = routes("/v1")
 
 
 @router.post("/agents/{agent_id}/messages")
-async def send(
-    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, idempotency_key: IdempotencyKey = None
-) -> Response:
-    return await _send(rooms, actor, agent_id, body, streaming=bool(body.streaming), idempotency_key=idempotency_key)
+async def send(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, sender: FromSender) -> Response:
+    return await _send(rooms, actor, agent_id, body, streaming=bool(body.streaming), sender=sender)
 
 
 @router.post("/agents/{agent_id}/messages/stream")
-async def send_stream(
-    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, idempotency_key: IdempotencyKey = None
-) -> Response:
-    return await _send(rooms, actor, agent_id, body, streaming=True, idempotency_key=idempotency_key)
+async def send_stream(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, sender: FromSender) -> Response:
+    return await _send(rooms, actor, agent_id, body, streaming=True, sender=sender)
 
 
 async def _send(
-    rooms: Rooms, actor: Actor, agent_id: str, body: SendIn, *, streaming: bool, idempotency_key: str | None
+    rooms: Rooms, actor: Actor, agent_id: str, body: SendIn, *, streaming: bool, sender: Sender
 ) -> Response:
     conversation_id = await rooms.conversations.store.default_id(actor, agent_id)
     try:
@@ -58,7 +54,7 @@ async def _send(
             pending_as_object=True,
             streaming=streaming,
             run_type="send_message_streaming" if streaming else "send_message",
-            idempotency_key=idempotency_key,
+            sender=sender,
         )
     except NotFound:
         await rooms.conversations.store.default_of(actor, agent_id)  # if the agent is gone, that is what to say
@@ -66,11 +62,9 @@ async def _send(
 
 
 @router.post("/agents/{agent_id}/messages/async")
-async def send_async(
-    rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, idempotency_key: IdempotencyKey = None
-) -> Json:
+async def send_async(rooms: InRooms, actor: AsActor, agent_id: AgentId, body: Sent, sender: FromSender) -> Json:
     conversation = await rooms.conversations.store.default_of(actor, agent_id)
-    return Json(run_wire(await sending.send_async(rooms, actor, conversation.id, body, idempotency_key)))
+    return Json(run_wire(await sending.send_async(rooms, actor, conversation.id, body, sender)))
 
 
 @router.post("/agents/{agent_id}/messages/preview-raw-payload")

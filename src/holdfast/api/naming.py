@@ -1,4 +1,5 @@
-"""How a client names a request: by the otids of what it sends, or by an `Idempotency-Key` header.
+"""How a request is known again: by the otids of what it sends, by an `Idempotency-Key` header, or because the client's
+library says that it tries again.
 
 The digest is of everything in the body that shapes the run. How one wants to watch it (streamed or not, by token or by
 step, with pings, in the background, which kinds of messages) is left out, so a client that lost its stream may come
@@ -8,12 +9,14 @@ back for the whole answer.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import orjson
-from fastapi import Header
+from fastapi import Depends, Header, Request
 
+from holdfast.api.hanging_up import hung_up
 from holdfast.api.inputs import SendIn
 from holdfast.core.errors import InvalidArgument
 from holdfast.core.request import RunRequest
@@ -28,18 +31,59 @@ WATCHING = {
     "agent_id",
 }
 MAX_KEY_CHARS = 256
+MOST_TRIES = 10
 
-IdempotencyKey = Annotated[str | None, Header()]
+PATIENCE_SECONDS = 60.0  # how long the official clients wait for an answer unless told otherwise
+MOST_PATIENCE_SECONDS = 3600.0
+BETWEEN_TRIES_SECONDS = 10.0  # at most
 
 
-def named(request: RunRequest, body: SendIn, idempotency_key: str | None) -> RunRequest:
-    """The request with its sender's names for it, if it has any."""
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What the headers of a request say of it. `tries` counts those before this one; None if nobody counts."""
+
+    key: str | None
+    tries: int | None
+    patience_seconds: float
+    hangs_up: Callable[[], Awaitable[None]]
+
+    @property
+    def first_sent_within_seconds(self) -> float:
+        """How long ago this may have been sent for the first time; 0 if now."""
+        return (self.tries or 0) * (self.patience_seconds + BETWEEN_TRIES_SECONDS)
+
+
+async def _sender(request: Request, idempotency_key: Annotated[str | None, Header()] = None) -> Sender:
+    headers = request.headers
+    tries = headers.get("x-stainless-retry-count", "")
+    patience = headers.get("x-stainless-read-timeout") or headers.get("x-stainless-timeout")
+    return Sender(
+        idempotency_key,
+        min(int(tries), MOST_TRIES) if tries.isascii() and tries.isdigit() else None,
+        _seconds(patience),
+        lambda: hung_up(request),
+    )
+
+
+FromSender = Annotated[Sender, Depends(_sender)]
+
+
+def _seconds(said: str | None) -> float:
+    try:
+        seconds = float(said) if said else PATIENCE_SECONDS
+    except ValueError:
+        return PATIENCE_SECONDS
+    return min(seconds, MOST_PATIENCE_SECONDS) if seconds > 0 else PATIENCE_SECONDS
+
+
+def named(request: RunRequest, body: SendIn, sender: Sender) -> RunRequest:
+    """The request with its sender's names for it, if it has any, and with its digest if it may come again."""
     keys = [key_of_otid(item.otid) for item in body.messages or () if item.otid]
-    if idempotency_key:
-        keys.append(f"key:{idempotency_key}")
+    if sender.key:
+        keys.append(f"key:{sender.key}")
     if any(len(key) > MAX_KEY_CHARS for key in keys):
         raise InvalidArgument(f"An otid or Idempotency-Key may have at most {MAX_KEY_CHARS - 5} characters.")
-    if not keys:
+    if not keys and sender.tries is None:
         return request
     return replace(request, keys=tuple(dict.fromkeys(keys)), body_digest=_digest(body))
 

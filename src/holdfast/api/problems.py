@@ -1,14 +1,15 @@
 """Errors to HTTP: the one table, and the bodies clients parse (contract/wire.md, section 3).
 
 `detail` is a string nearly everywhere; model failures use `error` instead, and a pending approval on the agent's
-route has an object. A conflict that repeating cannot mend says so in `x-should-retry`, because the official clients
-repeat a 409 on their own.
+route has an object. What repeating cannot mend, or would do twice, says so in `x-should-retry`, because the official
+clients repeat a 409, a 429 and a 5xx on their own.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -95,9 +96,9 @@ def problem(error: Exception, *, pending_as_object: bool = True) -> Json:
             return Json({"detail": str(error)}, status, NEVER_RETRY if status == 409 else None)
 
 
-def model_problem(kind: str, message: str, detail: str | None) -> Json:
+def model_problem(kind: str, message: str, detail: str | None, headers: Mapping[str, str] | None = None) -> Json:
     body = {"error": {"type": wire_kind(kind), "message": message, "detail": detail}}
-    return Json(body, MODEL_STATUSES.get(kind, 500))
+    return Json(body, MODEL_STATUSES.get(kind, 500), headers)
 
 
 _UUID_PATTERN = re.compile(r"\^(?P<prefix>[a-z_-]+)-\[0-9a-f\]\{8\}")

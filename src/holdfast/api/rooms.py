@@ -14,6 +14,7 @@ from holdfast.engine.upkeep import Upkeep
 from holdfast.ports.clock import Clock
 from holdfast.ports.history import History
 from holdfast.ports.model import ModelDirectory
+from holdfast.ports.repeats import Repeats
 from holdfast.ports.search import MessageSearch
 from holdfast.records.agents import Agents
 from holdfast.records.approvals import Approvals
@@ -36,6 +37,7 @@ class Rooms:
     archives: Archives
     conversations: Conversations
     history: History
+    repeats: Repeats
     engine: Engine
     upkeep: Upkeep
     by_hand: ByHand

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import urlsplit
 
 from fastapi.exceptions import RequestValidationError
@@ -9,13 +10,14 @@ from starlette.responses import Response
 
 from holdfast.api import watching
 from holdfast.api.inputs import SendIn, run_request
-from holdfast.api.naming import named
+from holdfast.api.naming import Sender, named
 from holdfast.api.problems import problem
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
-from holdfast.core.errors import Invalid, InvalidArgument, PendingApproval
+from holdfast.core.errors import AskedWrongly, Invalid, InvalidArgument, PendingApproval
 from holdfast.core.records import Actor, Run
 from holdfast.core.request import RunRequest
+from holdfast.ports.repeats import Repeat
 from holdfast.records.agent_model import check_handle
 
 NO_STREAMING = (
@@ -33,16 +35,16 @@ async def send(
     pending_as_object: bool,
     streaming: bool,
     run_type: str,
-    idempotency_key: str | None = None,
+    sender: Sender,
 ) -> Response:
     """Accept the request and answer it in the way it asks for."""
     if not streaming and (body.stream_tokens or body.background or not body.include_pings):
         raise RequestValidationError([{"type": "value_error", "loc": ("body",), "msg": NO_STREAMING, "input": None}])
     await check_model(rooms, actor, body)
     check_callback(body.callback_url)
-    request = named(run_request(body, run_type), body, idempotency_key)
+    request = named(run_request(body, run_type), body, sender)
     try:
-        run = await rooms.engine.start(actor, conversation_id, request)
+        run = await _begun(rooms, actor, conversation_id, request, sender, waits=not streaming)
     except PendingApproval as error:
         if streaming:
             return watching.refusal(error, hide_text=False)
@@ -52,19 +54,51 @@ async def send(
             return watching.refusal(error, hide_text=True)
         raise
     if not streaming:
-        return await watching.answer(rooms.engine, run.id, request.include_types)
+        return await _answer(rooms, run, request, sender)
     return watching.show(rooms.engine, run.id, types=request.include_types, pings=body.include_pings)
 
 
-async def send_async(
-    rooms: Rooms, actor: Actor, conversation_id: str, body: SendIn, idempotency_key: str | None = None
+async def _begun(
+    rooms: Rooms, actor: Actor, conversation_id: str, request: RunRequest, sender: Sender, *, waits: bool
 ) -> Run:
+    """The run that the request begins; or has begun, if its answer was lost and the client's library tries again. A
+    refusal is looked at twice: the first try may have been accepted a moment ago. Who has the same words queued behind
+    each other and does not wait for answers has to name them: there, what is still at work may have been heard."""
+    if not sender.tries or not (waits or request.when_busy == "reject"):
+        return await rooms.engine.start(actor, conversation_id, request)
+    sought = Repeat(conversation_id, request.body_digest, sender.first_sent_within_seconds, waits)
+    if (run := await rooms.repeats.find(actor, sought)) is not None:
+        return run
+    try:
+        return await rooms.engine.start(actor, conversation_id, request)
+    except AskedWrongly:
+        if (run := await rooms.repeats.find(actor, sought)) is not None:
+            return run
+        raise
+
+
+async def _answer(rooms: Rooms, run: Run, request: RunRequest, sender: Sender) -> Response:
+    """The whole answer. If nobody waits for it any more, that is remembered: it may be asked for again."""
+
+    async def note_if_lost() -> None:
+        await sender.hangs_up()
+        await rooms.repeats.unheard(run)
+
+    listening = asyncio.create_task(note_if_lost()) if request.body_digest else None
+    try:
+        return await watching.answer(rooms.engine, run.id, request.include_types)
+    finally:
+        if listening is not None:
+            listening.cancel()
+
+
+async def send_async(rooms: Rooms, actor: Actor, conversation_id: str, body: SendIn, sender: Sender) -> Run:
     """Accept the request and leave it to run in the background."""
     await check_model(rooms, actor, body)
     check_callback(body.callback_url)
-    request = named(run_request(body, "send_message_async"), body, idempotency_key)
+    request = named(run_request(body, "send_message_async"), body, sender)
     as_background = RunRequest.from_json(request.to_json() | {"background": True, "client_tools": []})
-    return await rooms.engine.start(actor, conversation_id, as_background)
+    return await _begun(rooms, actor, conversation_id, as_background, sender, waits=False)
 
 
 async def preview(rooms: Rooms, actor: Actor, conversation_id: str, body: SendIn) -> Json:

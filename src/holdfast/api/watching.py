@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from starlette.responses import StreamingResponse
 
-from holdfast.api.problems import model_problem
+from holdfast.api.problems import NEVER_RETRY, model_problem
 from holdfast.api.responses import Json
 from holdfast.core.errors import NotFound
 from holdfast.core.failures import error_object
@@ -28,7 +28,8 @@ MEDIA_TYPE = "text/event-stream; charset=utf-8"
 
 
 async def answer(engine: Engine, run_id: str, types: Sequence[str] | None) -> Json:
-    """The response of a request that waits for its run."""
+    """The response of a request that waits for its run. What failed is not to be sent again by the client's library:
+    the run has begun, and may have done things."""
     whole = await read_whole(engine.follow(run_id), types)
     if whole.gap:
         return Json({"detail": f"EXPIRED: The events of run {run_id} are no longer kept; list its messages."}, 410)
@@ -37,8 +38,8 @@ async def answer(engine: Engine, run_id: str, types: Sequence[str] | None) -> Js
         if kind.startswith("context_window_"):
             return Json({"detail": whole.error["detail"]}, 400)
         if not kind.startswith("llm_"):
-            return Json({"detail": whole.error["detail"] or whole.error["message"]}, 500)
-        return model_problem(kind, whole.error["message"], whole.error["detail"])
+            return Json({"detail": whole.error["detail"] or whole.error["message"]}, 500, NEVER_RETRY)
+        return model_problem(kind, whole.error["message"], whole.error["detail"], NEVER_RETRY)
     return Json(whole.response())
 
 

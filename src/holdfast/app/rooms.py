@@ -26,6 +26,7 @@ from holdfast.storage.conversations import SqlConversations
 from holdfast.storage.database import Database
 from holdfast.storage.history import SqlHistory
 from holdfast.storage.mcp_servers import SqlMcpServers
+from holdfast.storage.repeats import SqlRepeats
 from holdfast.storage.search import SqlMessageSearch
 from holdfast.storage.tools import SqlTools
 from holdfast.tools.schema import SourceSchemas
@@ -52,6 +53,7 @@ def rooms_of(
         archives=Archives(SqlArchives(database), clock),
         conversations=Conversations(SqlConversations(database, clock), wiring.store, clock),
         history=SqlHistory(database),
+        repeats=SqlRepeats(database, clock),
         engine=engine,
         upkeep=Upkeep(wiring),
         by_hand=ByHand(wiring, SqlAgents(database), SqlBlocks(database)),

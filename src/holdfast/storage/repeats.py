@@ -1,0 +1,68 @@
+"""Requests that a client's library sends again by itself. Implements `ports.repeats.Repeats`.
+
+The official clients send a request again when its answer does not come in time or the line breaks, with nothing that
+names it but a count of tries. So it is known by what it says. That alone is not enough, for people say the same thing
+twice: it is the same request only if the answer to the first cannot have arrived.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, RowMapping, delete, insert, select
+
+from holdfast.core.lifecycle import ACTIVE
+from holdfast.core.records import Actor, Run
+from holdfast.ports.clock import Clock
+from holdfast.ports.repeats import Repeat
+from holdfast.storage.database import Database
+from holdfast.storage.run_store import run_value
+from holdfast.storage.tables import run_keys, runs
+
+LATE_SECONDS = 30  # after its answer was lost a request comes again sooner than that, or not at all
+LOOKED_AT = 20  # runs of a conversation; a request is not sent again after that many others
+
+
+class SqlRepeats:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def unheard(self, run: Run) -> None:
+        await self._database.write(_note, run, self._clock.now())
+
+    async def find(self, actor: Actor, sought: Repeat) -> Run | None:
+        return await self._database.read(_find, actor, sought, self._clock.now())
+
+
+def _key(run_id: str) -> str:
+    return f"unheard:{run_id}"
+
+
+def _note(connection: Connection, run: Run, now: datetime) -> None:
+    noted = {"conversation_id": run.conversation_id, "key": _key(run.id)}
+    connection.execute(delete(run_keys).where(*(run_keys.c[name] == value for name, value in noted.items())))
+    digest = run.request["body_digest"]
+    connection.execute(insert(run_keys), {**noted, "run_id": run.id, "body_digest": digest, "created_at": now})
+
+
+def _find(connection: Connection, actor: Actor, sought: Repeat, now: datetime) -> Run | None:
+    of_whom = (runs.c.conversation_id == sought.conversation_id, runs.c.created_by == actor.user_id)
+    since = runs.c.created_at >= now - timedelta(seconds=sought.within_seconds)
+    newest = select(runs).where(*of_whom, since).order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(LOOKED_AT)
+    for row in connection.execute(newest).mappings():
+        if row["request"].get("body_digest") == sought.body_digest:
+            return run_value(row) if _is_unheard(connection, row, sought.waits, now) else None
+    return None
+
+
+def _is_unheard(connection: Connection, row: RowMapping, waits: bool, now: datetime) -> bool:
+    """Whoever does not wait for the end may have had an answer long before it."""
+    if row["status"] in ACTIVE or not waits:
+        return row["status"] in ACTIVE
+    late = now - timedelta(seconds=LATE_SECONDS)
+    if row["lease_epoch"] > 1 and row["completed_at"] >= late:
+        return True
+    noted = (run_keys.c.conversation_id == row["conversation_id"], run_keys.c.key == _key(row["id"]))
+    unheard_at = connection.execute(select(run_keys.c.created_at).where(*noted)).scalar()
+    return unheard_at is not None and unheard_at >= late
