@@ -150,34 +150,34 @@ def approvals_are_a_formality(patch: Patch) -> None:
     patch.setattr(tooling, "judge_call", lenient)
 
 
-# The promise that is broken, and within how many histories it shows at the latest (measured, then doubled at least).
-WAYS: list[tuple[Callable[[Patch], None], str, int]] = [
-    (no_fence, "promise 5", 500),
-    (effect_before_intent, "promise 2", 100),
-    (no_return_on_cancel, "promise 3", 300),
-    (zombies_start_tools, "promise 2", 4000),
-    (lost_calls_are_run_again, "promise 2", 1000),
-    (numbers_are_used_twice, "promise 7", 100),
-    (shown_before_stored, "promise 7", 4000),
-    (requests_have_no_names, "promise 4", 1000),
-    (two_at_a_time, "promise 5", 300),
-    (last_in_first_out, "promise 8", 1000),
-    (tools_outlive_a_cancel, "promise 6", 1000),
-    (what_was_sent_along_is_forgotten, "promise 4", 2000),
-    (accepted_before_it_is_written, "promise 4", 2000),
-    (nobody_takes_over, "promise 4", 300),
-    (approvals_are_a_formality, "promise 9", 100),
+# The promise that is broken, and among which histories it shows (measured, then doubled at least).
+WAYS: list[tuple[Callable[[Patch], None], str, range]] = [
+    (no_fence, "promise 5", range(500)),
+    (effect_before_intent, "promise 2", range(100)),
+    (no_return_on_cancel, "promise 3", range(300)),
+    (zombies_start_tools, "promise 2", range(5000, 9000)),
+    (lost_calls_are_run_again, "promise 2", range(1000)),
+    (numbers_are_used_twice, "promise 7", range(100)),
+    (shown_before_stored, "promise 7", range(4000)),
+    (requests_have_no_names, "promise 4", range(1000)),
+    (two_at_a_time, "promise 5", range(300)),
+    (last_in_first_out, "promise 8", range(1000)),
+    (tools_outlive_a_cancel, "promise 6", range(1000)),
+    (what_was_sent_along_is_forgotten, "promise 4", range(2000)),
+    (accepted_before_it_is_written, "promise 4", range(2000)),
+    (nobody_takes_over, "promise 4", range(300)),
+    (approvals_are_a_formality, "promise 9", range(100)),
 ]
 
 
-@pytest.mark.parametrize(("break_it", "promise", "within"), WAYS, ids=[way[0].__name__ for way in WAYS])
+@pytest.mark.parametrize(("break_it", "promise", "seeds"), WAYS, ids=[way[0].__name__ for way in WAYS])
 def test_a_broken_rule_breaks_a_history(
-    break_it: Callable[[Patch], None], promise: str, within: int, monkeypatch: Patch
+    break_it: Callable[[Patch], None], promise: str, seeds: range, monkeypatch: Patch
 ) -> None:
     break_it(monkeypatch)
     with quietly():
-        for seed in range(within):
+        for seed in seeds:
             if (broken := play(seed).broken) is not None:
                 assert promise in broken, f"seed {seed}: {broken}"
                 return
-    pytest.fail(f"{within} histories did not notice")
+    pytest.fail(f"{len(seeds)} histories did not notice")
