@@ -31,9 +31,13 @@ def test_a_killed_process_is_named_once_and_the_living_never(tmp_path: Path) -> 
     survivor, _ = process(tmp_path)
     with Presence(tmp_path) as here:
         assert list(here.dead()) == []
+        assert here.alive(here.owner)
+        assert here.alive(name)
         victim.kill()
         victim.wait()
+        assert not here.alive(name)
         assert list(here.dead()) == [name]
         assert list(here.dead()) == []
+        assert not here.alive(name), "buried"
         survivor.communicate()
         assert list(here.dead()) == [], "who leaves in order leaves nothing behind"

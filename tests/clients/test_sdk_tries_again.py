@@ -16,8 +16,8 @@ def leave_a_mark() -> str:
     """Leave a mark."""
     return "marked"
 '''
-AGAIN = {"x-stainless-retry-count": "1", "x-stainless-read-timeout": "60.0"}
-FIRST = {"x-stainless-retry-count": "0", "x-stainless-read-timeout": "60.0"}
+AGAIN = {"x-stainless-retry-count": "1"}
+FIRST = {"x-stainless-retry-count": "0"}
 
 
 def new_agent(client: Letta, *tool_ids: str) -> str:
@@ -81,11 +81,11 @@ def test_the_same_words_said_again_are_a_new_request_even_if_they_needed_two_tri
     assert said_and_run(client, agent_id) == (3, 3)
 
 
-@pytest.mark.parametrize("count", ["-1", "x", "", "²", "9" * 400])
+@pytest.mark.parametrize("count", ["-1", "x", "", "²", "9" * 5000])
 def test_a_count_of_tries_that_makes_no_sense_is_no_harm(served: Served, count: str) -> None:
     client = Letta(base_url=served.url)
     agent_id = new_agent(client)
-    headers = {b"x-stainless-retry-count": count.encode(), b"x-stainless-read-timeout": b"nan"}
+    headers = {b"x-stainless-retry-count": count.encode()}
     answer = httpx.post(f"{served.url}/v1/agents/{agent_id}/messages", json={"input": "/say hi"}, headers=headers)
     assert answer.status_code == 200, answer.text
 

@@ -1,9 +1,10 @@
-"""Which run a request is that was sent before: only one whose answer cannot have arrived."""
+"""Which run a request is that was sent before: only one whose answer nobody can have heard."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest_asyncio
 
@@ -11,24 +12,32 @@ from engine.house import House, opened
 from holdfast.core.records import Run
 from holdfast.ports.repeats import Repeat
 from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.repeats import LATE_SECONDS, SqlRepeats
+from holdfast.storage.repeats import LATE, SqlRepeats
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Hang, Say
+
+LATE_SECONDS = LATE.total_seconds()
 
 
 @dataclass
 class Desk:
+    """Requests are waited for at the process "here"; the process "gone" is dead."""
+
     house: House
     clock: FakeClock
     repeats: SqlRepeats
     conversation: str
 
-    async def finished(self, digest: str = "same") -> Run:
-        self.house.model.script(Say("done"))
-        return await self.house.finished(self.conversation, body_digest=digest)
+    async def at_work(self, **options: Any) -> Run:
+        self.house.model.script(Hang())
+        return await self.house.start(self.conversation, **{"body_digest": "same", "waiter": "here"} | options)
 
-    async def found(self, digest: str = "same", *, within: float = 70.0, waits: bool = True) -> str | None:
-        run = await self.repeats.find(DEFAULT_ACTOR, Repeat(self.conversation, digest, within, waits))
+    async def finished(self, **options: Any) -> Run:
+        self.house.model.script(Say("done"))
+        return await self.house.finished(self.conversation, **{"body_digest": "same", "waiter": "here"} | options)
+
+    async def found(self, digest: str = "same", *, rejectable: bool = True) -> str | None:
+        run = await self.repeats.find(DEFAULT_ACTOR, Repeat(self.conversation, digest, rejectable))
         return None if run is None else run.id
 
 
@@ -36,18 +45,27 @@ class Desk:
 async def desk(database_url: str) -> AsyncIterator[Desk]:
     clock = FakeClock()
     async with opened(database_url, clock=clock) as house:
-        yield Desk(house, clock, SqlRepeats(house.database, clock), await house.agent())
+        repeats = SqlRepeats(house.database, clock, "here", lambda owner: owner == "here")
+        yield Desk(house, clock, repeats, await house.agent())
 
 
-async def test_what_is_at_work_has_not_been_heard(desk: Desk) -> None:
-    desk.house.model.script(Hang())
-    run = await desk.house.start(desk.conversation, body_digest="same")
+async def test_who_could_only_be_refused_because_the_same_is_at_work_is_the_same(desk: Desk) -> None:
+    run = await desk.at_work()
     assert await desk.found() == run.id
-    assert await desk.found(waits=False) == run.id
     assert await desk.found("other") is None
-    await desk.clock.advance(80)
-    assert await desk.found() is None, "nobody who tries again sent it that long ago"
-    assert await desk.found(within=140) == run.id
+
+
+async def test_who_would_wait_for_a_turn_is_the_same_only_if_the_first_hung_up(desk: Desk) -> None:
+    run = await desk.at_work()
+    assert await desk.found(rejectable=False) is None
+    await desk.repeats.unheard(run)
+    await desk.clock.advance(1000)
+    assert await desk.found(rejectable=False) == run.id
+
+
+async def test_who_would_wait_for_a_turn_is_the_same_if_the_first_waited_at_a_process_that_is_gone(desk: Desk) -> None:
+    run = await desk.at_work(waiter="gone")
+    assert await desk.found(rejectable=False) == run.id
 
 
 async def test_what_was_answered_and_is_said_again_is_new(desk: Desk) -> None:
@@ -55,13 +73,25 @@ async def test_what_was_answered_and_is_said_again_is_new(desk: Desk) -> None:
     assert await desk.found() is None
 
 
+async def test_what_was_answered_before_it_ended_and_is_said_again_is_new(desk: Desk) -> None:
+    await desk.finished(waiter=None)
+    assert await desk.found() is None
+
+
 async def test_an_answer_that_reached_nobody_can_be_asked_for_again_for_a_while(desk: Desk) -> None:
     run = await desk.finished()
     await desk.repeats.unheard(run)
     assert await desk.found() == run.id
-    assert await desk.found(waits=False) is None
     await desk.clock.advance(LATE_SECONDS - 1)
     await desk.repeats.unheard(run)
+    await desk.clock.advance(LATE_SECONDS)
+    assert await desk.found() == run.id
+    await desk.clock.advance(1)
+    assert await desk.found() is None
+
+
+async def test_an_answer_of_a_process_that_is_gone_can_be_asked_for_again_for_a_while(desk: Desk) -> None:
+    run = await desk.finished(waiter="gone")
     await desk.clock.advance(LATE_SECONDS)
     assert await desk.found() == run.id
     await desk.clock.advance(1)
@@ -77,21 +107,5 @@ async def test_only_the_newest_of_the_same_words_counts(desk: Desk) -> None:
 
 async def test_what_others_said_is_not_what_i_said(desk: Desk) -> None:
     await desk.repeats.unheard(await desk.finished())
-    sought = Repeat(desk.conversation, "same", 70.0, True)
+    sought = Repeat(desk.conversation, "same", True)
     assert await desk.repeats.find(replace(DEFAULT_ACTOR, user_id="user-2"), sought) is None
-
-
-async def test_who_waited_for_a_lost_process_has_heard_nothing(desk: Desk) -> None:
-    desk.house.model.script(Hang())
-    run = await desk.house.start(desk.conversation, body_digest="same")
-    await desk.house.model_called(1)
-    desk.house.model.script(Say("taken over"))
-    await desk.house.engine.close(grace_seconds=0)
-    async with opened(str(desk.house.database.engine.url), clock=desk.clock, owner="next", sweep=False) as successor:
-        successor.model.script(Say("taken over"))
-        await successor.engine.open(alone=True)
-        await successor.records(run.id)
-    assert await desk.found() == run.id
-    assert await desk.found(waits=False) is None
-    await desk.clock.advance(LATE_SECONDS + 1)
-    assert await desk.found() is None

@@ -31,49 +31,26 @@ WATCHING = {
     "agent_id",
 }
 MAX_KEY_CHARS = 256
-MOST_TRIES = 10
-
-PATIENCE_SECONDS = 60.0  # how long the official clients wait for an answer unless told otherwise
-MOST_PATIENCE_SECONDS = 3600.0
-BETWEEN_TRIES_SECONDS = 10.0  # at most
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What the headers of a request say of it. `tries` counts those before this one; None if nobody counts."""
+    """What the headers of a request say of it: its name, and whether the client's library counts its tries and has sent
+    it before."""
 
     key: str | None
-    tries: int | None
-    patience_seconds: float
+    counts: bool
+    again: bool
     hangs_up: Callable[[], Awaitable[None]]
-
-    @property
-    def first_sent_within_seconds(self) -> float:
-        """How long ago this may have been sent for the first time; 0 if now."""
-        return (self.tries or 0) * (self.patience_seconds + BETWEEN_TRIES_SECONDS)
 
 
 async def _sender(request: Request, idempotency_key: Annotated[str | None, Header()] = None) -> Sender:
-    headers = request.headers
-    tries = headers.get("x-stainless-retry-count", "")
-    patience = headers.get("x-stainless-read-timeout") or headers.get("x-stainless-timeout")
-    return Sender(
-        idempotency_key,
-        min(int(tries), MOST_TRIES) if tries.isascii() and tries.isdigit() else None,
-        _seconds(patience),
-        lambda: hung_up(request),
-    )
+    tries = request.headers.get("x-stainless-retry-count", "")
+    counts = tries.isascii() and tries.isdigit()
+    return Sender(idempotency_key, counts, counts and bool(tries.strip("0")), lambda: hung_up(request))
 
 
 FromSender = Annotated[Sender, Depends(_sender)]
-
-
-def _seconds(said: str | None) -> float:
-    try:
-        seconds = float(said) if said else PATIENCE_SECONDS
-    except ValueError:
-        return PATIENCE_SECONDS
-    return min(seconds, MOST_PATIENCE_SECONDS) if seconds > 0 else PATIENCE_SECONDS
 
 
 def named(request: RunRequest, body: SendIn, sender: Sender) -> RunRequest:
@@ -83,7 +60,7 @@ def named(request: RunRequest, body: SendIn, sender: Sender) -> RunRequest:
         keys.append(f"key:{sender.key}")
     if any(len(key) > MAX_KEY_CHARS for key in keys):
         raise InvalidArgument(f"An otid or Idempotency-Key may have at most {MAX_KEY_CHARS - 5} characters.")
-    if not keys and sender.tries is None:
+    if not keys and not sender.counts:
         return request
     return replace(request, keys=tuple(dict.fromkeys(keys)), body_digest=_digest(body))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from fastapi.exceptions import RequestValidationError
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from holdfast.api import watching
 from holdfast.api.inputs import SendIn, run_request
 from holdfast.api.naming import Sender, named
-from holdfast.api.problems import problem
+from holdfast.api.problems import NEVER_RETRY, problem
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
 from holdfast.core.errors import AskedWrongly, Invalid, InvalidArgument, PendingApproval
@@ -43,8 +44,10 @@ async def send(
     await check_model(rooms, actor, body)
     check_callback(body.callback_url)
     request = named(run_request(body, run_type), body, sender)
+    if not streaming:
+        request = replace(request, waiter=rooms.repeats.here)
     try:
-        run = await _begun(rooms, actor, conversation_id, request, sender, waits=not streaming)
+        run = await _begun(rooms, actor, conversation_id, request, sender)
     except PendingApproval as error:
         if streaming:
             return watching.refusal(error, hide_text=False)
@@ -58,15 +61,12 @@ async def send(
     return watching.show(rooms.engine, run.id, types=request.include_types, pings=body.include_pings)
 
 
-async def _begun(
-    rooms: Rooms, actor: Actor, conversation_id: str, request: RunRequest, sender: Sender, *, waits: bool
-) -> Run:
+async def _begun(rooms: Rooms, actor: Actor, conversation_id: str, request: RunRequest, sender: Sender) -> Run:
     """The run that the request begins; or has begun, if its answer was lost and the client's library tries again. A
-    refusal is looked at twice: the first try may have been accepted a moment ago. Who has the same words queued behind
-    each other and does not wait for answers has to name them: there, what is still at work may have been heard."""
-    if not sender.tries or not (waits or request.when_busy == "reject"):
+    refusal is looked at twice: the first try may have been accepted a moment ago."""
+    if not sender.again:
         return await rooms.engine.start(actor, conversation_id, request)
-    sought = Repeat(conversation_id, request.body_digest, sender.first_sent_within_seconds, waits)
+    sought = Repeat(conversation_id, request.body_digest, rejectable=request.when_busy == "reject")
     if (run := await rooms.repeats.find(actor, sought)) is not None:
         return run
     try:
@@ -78,7 +78,8 @@ async def _begun(
 
 
 async def _answer(rooms: Rooms, run: Run, request: RunRequest, sender: Sender) -> Response:
-    """The whole answer. If nobody waits for it any more, that is remembered: it may be asked for again."""
+    """The whole answer. The run has begun, so whatever happens now is heard, or it is noted that it was not; and the
+    client's library is not to send it again."""
 
     async def note_if_lost() -> None:
         await sender.hangs_up()
@@ -87,6 +88,10 @@ async def _answer(rooms: Rooms, run: Run, request: RunRequest, sender: Sender) -
     listening = asyncio.create_task(note_if_lost()) if request.body_digest else None
     try:
         return await watching.answer(rooms.engine, run.id, request.include_types)
+    except Exception as error:
+        response = problem(error)
+        response.headers.update(NEVER_RETRY)
+        return response
     finally:
         if listening is not None:
             listening.cancel()
@@ -98,7 +103,7 @@ async def send_async(rooms: Rooms, actor: Actor, conversation_id: str, body: Sen
     check_callback(body.callback_url)
     request = named(run_request(body, "send_message_async"), body, sender)
     as_background = RunRequest.from_json(request.to_json() | {"background": True, "client_tools": []})
-    return await _begun(rooms, actor, conversation_id, as_background, sender, waits=False)
+    return await _begun(rooms, actor, conversation_id, as_background, sender)
 
 
 async def preview(rooms: Rooms, actor: Actor, conversation_id: str, body: SendIn) -> Json:

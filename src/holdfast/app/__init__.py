@@ -114,7 +114,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             count=tokenizers.count,
         )
         engine = Engine(wiring)
-        rooms = rooms_of(database, sealer, wiring, engine, providers, traces, tools)
+        rooms = rooms_of(database, sealer, wiring, engine, providers, traces, tools, presence)
         await engine.open(alone=database.is_sqlite, dead=presence.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
         expiries = Expiries(rooms.approvals.store, store, clock, engine.start, engine.cancel)

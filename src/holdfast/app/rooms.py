@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.api.rooms import Rooms
 from holdfast.app.tooling import Tooling
+from holdfast.bus.presence import Presence
 from holdfast.engine.by_hand import ByHand
 from holdfast.engine.engine import Engine
 from holdfast.engine.tracing import Tracing
@@ -40,6 +41,7 @@ def rooms_of(
     providers: Providers,
     traces: Tracing,
     tooling: Tooling,
+    presence: Presence,
 ) -> Rooms:
     clock, models = wiring.clock, wiring.models
     return Rooms(
@@ -53,7 +55,7 @@ def rooms_of(
         archives=Archives(SqlArchives(database), clock),
         conversations=Conversations(SqlConversations(database, clock), wiring.store, clock),
         history=SqlHistory(database),
-        repeats=SqlRepeats(database, clock),
+        repeats=SqlRepeats(database, clock, presence.owner, presence.alive),
         engine=engine,
         upkeep=Upkeep(wiring),
         by_hand=ByHand(wiring, SqlAgents(database), SqlBlocks(database)),

@@ -35,6 +35,19 @@ class Presence:
         if self._held is not None:
             self._held.close()
 
+    def alive(self, owner: str) -> bool:
+        """Whether this one is known to be alive: it is of this folder, and holds its lock."""
+        if owner == self.owner:
+            return True
+        try:
+            with (self._folder / owner).open("r+") as found:
+                fcntl.flock(found, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
     def dead(self) -> Sequence[str]:
         """Owners of this folder that are dead, each named once. Our own file is touched by this, so a probe that finds
         it old knows that we stand still."""

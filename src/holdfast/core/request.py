@@ -18,7 +18,8 @@ DEFAULT_MAX_STEPS = 50
 class RunRequest:
     """`answers` are decisions on waiting calls and `messages` what the user says; with answers, the messages are
     follow-ups that the model reads after the results. `keys` are the names that the sender gave the request, and
-    `body_digest` tells whether a request with such a name is the same request again."""
+    `body_digest` tells whether a request with such a name is the same request again. `waiter` is the process at which
+    somebody waits for the end of the run, if anybody does."""
 
     messages: tuple[Draft, ...] = ()
     answers: tuple[Answer, ...] | None = None
@@ -40,6 +41,7 @@ class RunRequest:
     config: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     body_digest: str = ""
+    waiter: str | None = None
 
     def happened(self) -> UserSpoke | DecisionsGiven:
         if self.answers is None:
@@ -71,6 +73,7 @@ class RunRequest:
             "config": dict(self.config),
             "keys": list(self.keys),
             "body_digest": self.body_digest,
+            "waiter": self.waiter,
         }
 
     @staticmethod
@@ -103,4 +106,5 @@ _PLAIN = (
     "allow",
     "config",
     "body_digest",
+    "waiter",
 )

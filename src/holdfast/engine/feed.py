@@ -15,9 +15,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, StorageDown
 from holdfast.ports.bus import Bus, HintKind
-from holdfast.ports.runs import RunStore
+from holdfast.ports.runs import LogPage, RunStore
 
 log = logging.getLogger("holdfast.engine")
 
@@ -147,7 +147,7 @@ class Feed:
                     elif not await _happens(changed, idle_seconds):
                         yield Batch(after + 1, ())
                     continue
-                page = await self._store.read_log(run_id, after, pages)
+                page = await self._page(run_id, after, pages)
                 pages = PAGES_PER_READ
                 if page.records or page.gap_until is not None:
                     yield Batch(page.first_seq, page.records, page.gap_until)
@@ -158,6 +158,15 @@ class Feed:
                     live = self._join(run_id) or (None if page.records else self._join_elsewhere(run_id, after))
         finally:
             self._leave(run_id, live)
+
+    async def _page(self, run_id: str, after: int, pages: int) -> LogPage:
+        """A page of the log. While the database is away, followers wait: the run does too, or goes on elsewhere."""
+        while True:
+            try:
+                return await self._store.read_log(run_id, after, pages)
+            except StorageDown as error:
+                log.warning("the log of run %s cannot be read at the moment: %s", run_id, error)
+                await asyncio.sleep(POLL_SECONDS)
 
     def _join(self, run_id: str) -> _Live | None:
         if live := self._live.get(run_id):
@@ -189,7 +198,7 @@ class Feed:
         while not live.done:
             live.moved.clear()
             try:
-                page = await self._store.read_log(run_id, live.last_seq, PAGES_PER_READ)
+                page = await self._page(run_id, live.last_seq, PAGES_PER_READ)
             except HoldfastError:
                 break
             except Exception:

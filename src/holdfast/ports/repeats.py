@@ -1,4 +1,4 @@
-"""What the server remembers of requests whose answer reached nobody, for when they are sent again."""
+"""What the server knows of requests whose answer reached nobody, for when they are sent again."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from holdfast.core.records import Actor, Run
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A request that was sent before, at most so long ago. `waits`: for the end of its run, and not just for its id or
-    the beginning of a stream."""
+    """A request that its client's library says it has sent before. `rejectable`: it does not wait for its turn, so
+    while the first is at work this one could only be refused."""
 
     conversation_id: str
     body_digest: str
-    within_seconds: float
-    waits: bool
+    rejectable: bool
 
 
 class Repeats(Protocol):
+    @property
+    def here(self) -> str:
+        """The name of this process, which runs that somebody waits for here bear as their `waiter`."""
+        ...
+
     async def unheard(self, run: Run) -> None:
-        """Whoever waited for this run's answer went away."""
+        """Whoever waited for this run's answer hung up."""
         ...
 
     async def find(self, actor: Actor, sought: Repeat) -> Run | None:
-        """The run that the same request became when it was sent before, if its answer cannot have arrived: it is still
-        at work, whoever waited for it went away, or the process that drove it was lost."""
+        """The run that the request became when it was sent before, if its answer cannot have arrived."""
         ...
