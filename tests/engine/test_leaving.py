@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 from engine.house import House, opened
 from holdfast.bus.postgres import PostgresBus
 from holdfast.core.records import Run
+from holdfast.ports.history import RunFilter
+from holdfast.ports.paging import Page
+from holdfast.storage import run_store
 from holdfast.storage.people import DEFAULT_ACTOR
 from holdfast.testing.script import Hang, Say
 
@@ -93,4 +97,33 @@ async def test_what_a_look_under_way_takes_is_handed_over_too(shared_url: str, m
         await asyncio.sleep(0)  # it has begun
         go_on.set()
         await closing
+        assert await taken_over(shared_url, run)
+
+
+async def test_what_is_being_accepted_while_a_process_leaves_is_handed_over_too(
+    shared_url: str, monkeypatch: Patch
+) -> None:
+    """A server cuts off requests that take too long; what they were writing is written all the same."""
+    async with process(shared_url, "leaving") as leaving:
+        conversation = await leaving.agent()
+        begun, go_on = asyncio.Event(), threading.Event()
+        begin = run_store._begin
+
+        def slow(*args: Any) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            go_on.wait()
+            begin(*args)
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(run_store, "_begin", slow)
+        accepting = asyncio.create_task(leaving.start(conversation))
+        await begun.wait()
+        accepting.cancel()
+        closing = asyncio.create_task(leaving.engine.close(grace_seconds=0))
+        await asyncio.wait({closing}, timeout=0.05)
+        go_on.set()
+        await closing
+        monkeypatch.undo()
+        (run,) = await leaving.history.runs(DEFAULT_ACTOR, RunFilter(), Page(limit=10))
+        assert run.status == "running"
         assert await taken_over(shared_url, run)

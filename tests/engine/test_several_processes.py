@@ -123,6 +123,33 @@ async def test_a_queued_message_is_taken_up_when_its_turn_comes(shared_url: str)
         assert texts == ["two"]
 
 
+@pytest.mark.parametrize("first_waits", [False, True], ids=["behind a run", "behind a question"])
+async def test_what_is_queued_elsewhere_is_taken_up_when_the_run_in_front_of_it_ends(
+    shared_url: str, first_waits: bool
+) -> None:
+    """Two servers that both drive, with leases so long that nothing is found by looking now and then."""
+    async with (
+        opened(shared_url, owner="a", alone=False, lease_seconds=60, bus=PostgresBus(shared_url)) as a,
+        opened(shared_url, owner="b", alone=False, lease_seconds=60, bus=PostgresBus(shared_url)) as b,
+    ):
+        conversation = await a.agent("pay", gated=("pay",))
+        for house in (a, b):
+            replies(house, *((Call("pay", id="c1"), Say("not paid")) if first_waits else (Hang(),)), Say("the second"))
+        first = await a.start(conversation)
+        if first_waits:
+            await a.records(first.id)
+        else:
+            await a.model_called(1)
+        second = await b.start(conversation, "next", when_busy="queue")
+        await asyncio.sleep(0.1)  # the hint has been heard, in vain
+        if first_waits:
+            await a.start(conversation, "", answers=(Approval("c1", False, "no"),))
+        else:
+            await a.engine.cancel(first)
+        async with asyncio.timeout(SOON):
+            await b.records(second.id)
+
+
 async def test_an_approval_is_answered_through_a_process_that_drives_nothing(shared_url: str) -> None:
     async with api_and_worker(shared_url) as (api, worker):
         conversation = await api.agent("pay", gated=("pay",))

@@ -6,7 +6,7 @@ from holdfast.ports.bus import HintKind, Listener
 
 
 class Alone:
-    def tell(self, kind: HintKind, run_id: str) -> None:
+    def tell(self, kind: HintKind, about: str) -> None:
         """Nobody else is there."""
 
     def hear(self, listener: Listener) -> None:

@@ -42,9 +42,9 @@ class Carrier(ABC):
         self._nothing.set()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
-    def tell(self, kind: HintKind, run_id: str) -> None:
+    def tell(self, kind: HintKind, about: str) -> None:
         if len(self._gathered) < MAX_HINTS:
-            self._gathered[kind, run_id] = None
+            self._gathered[kind, about] = None
             self._something.set()
             self._nothing.clear()
 
@@ -99,12 +99,12 @@ class Carrier(ABC):
         """As many hints as one message holds. One that is lost with a broken line was only a hint."""
         lines, length = [self._me], len(self._me)
         while self._gathered:
-            kind, run_id = next(iter(self._gathered))
-            length += len(run_id) + 2
+            kind, about = next(iter(self._gathered))
+            length += len(about) + 2
             if length > self.longest and len(lines) > 1:
                 break
-            del self._gathered[kind, run_id]
-            lines.append(_LETTERS[kind] + run_id)
+            del self._gathered[kind, about]
+            lines.append(_LETTERS[kind] + about)
         return "\n".join(lines)
 
     def _deliver(self, text: str) -> None:
@@ -119,10 +119,10 @@ class Carrier(ABC):
         """What was said while the line was down is lost, so look at everything."""
         self._say("work", "")
 
-    def _say(self, kind: HintKind, run_id: str) -> None:
+    def _say(self, kind: HintKind, about: str) -> None:
         for listener in self._listeners:
             try:
-                listener(kind, run_id)
+                listener(kind, about)
             except Exception:
                 log.exception("a listener failed on a hint")
 

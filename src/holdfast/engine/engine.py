@@ -61,7 +61,7 @@ class Engine:
                     self.work.drive(accepted, request)
                     return accepted.run
                 run = await leave(self._wiring, actor, conversation_id, request)
-                self.work.look_soon(run.id)
+                self.work.look_soon()
                 return run
             except StaleSituation:
                 self._wiring.contexts.forget(conversation_id)
@@ -85,7 +85,6 @@ class Engine:
     async def _queued(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
         run = await enqueue(self._wiring, actor, conversation_id, request)
         self.work.queued_in(conversation_id)
-        self.work.look_soon(run.id)  # the run in front may have ended while this one was being written
         return run
 
     async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:

@@ -51,7 +51,9 @@ class Work:
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self.driving: dict[str, tuple[asyncio.Task[None], Tenure]] = {}
-        self._queued_in: set[str] = set()  # conversations in which something may wait behind a run of ours
+        self._held: dict[str, str] = {}  # the conversations of the runs that we drive, with those
+        self._queued_in: set[str] = set()  # those in which something may wait behind
+        self._dead: set[str] = set()  # owners whose leases are to be freed
         self._looking: asyncio.Task[None] | None = None
         self._look = asyncio.Event()
         self._taking = wiring.most_runs > 0
@@ -75,11 +77,14 @@ class Work:
             tenure = Tenure(accepted.lease, self._wiring.clock, self._wiring.lease_seconds)
             driver = Driver(self._wiring, accepted.run, request, tenure, accepted.scene, accepted.state)
             self._begin(driver, driver.drive(accepted.decision))
+            if request.answers is not None:
+                self._queued_in.add(accepted.run.conversation_id)  # while a person was asked, others may have come
 
     def _begin(self, driver: Driver, work: Coroutine[Any, Any, None]) -> None:
         run_id = driver.run.id
         task = asyncio.create_task(self._guarded(driver.run, driver.tenure, work), name=f"drive {run_id}")
         self.driving[run_id] = (task, driver.tenure)
+        self._held[driver.run.conversation_id] = run_id
 
     async def _guarded(self, run: Run, tenure: Tenure, work: Coroutine[Any, Any, None]) -> None:
         """A driver that fails leaves its run to the next look, which finds it as the rows have it. A cancel that came
@@ -96,6 +101,8 @@ class Work:
         finally:
             if (mine := self.driving.get(run.id)) is not None and mine[1] is tenure:
                 del self.driving[run.id]
+            if self._held.get(run.conversation_id) == run.id:
+                del self._held[run.conversation_id]
         was_full = self.room == 1
         if was_full or run.conversation_id in self._queued_in:
             self._queued_in.discard(run.conversation_id)
@@ -122,21 +129,26 @@ class Work:
 
     # ---- taking -----------------------------------------------------------------------------------------------------
 
-    def look_soon(self, run_id: str = "") -> None:
+    def look_soon(self) -> None:
         """There may be something to take, here or elsewhere."""
         self._look.set()
-        self._wiring.bus.tell("work", run_id)
+        self._wiring.bus.tell("work", "")
 
     def queued_in(self, conversation_id: str) -> None:
-        """Look again when a run of this conversation ends."""
+        """Something waits in this conversation: whoever drives a run of it looks when that ends. It may have ended
+        already, while this was being written."""
         self._queued_in.add(conversation_id)
+        self._look.set()
+        self._wiring.bus.tell("work", conversation_id)
 
-    def _heard(self, kind: HintKind, run_id: str) -> None:
+    def _heard(self, kind: HintKind, about: str) -> None:
         if kind == "work":
+            if about in self._held:
+                self._queued_in.add(about)
             self._missed = self._resting is not None
             if not self._missed:
                 self._look.set()
-        elif kind == "cancel" and (driving := self.driving.get(run_id)) is not None:
+        elif kind == "cancel" and (driving := self.driving.get(about)) is not None:
             driving[1].cancel_asked()
 
     async def open(self, *, alone: bool, dead: Dead = nobody_known) -> None:
@@ -163,8 +175,10 @@ class Work:
                 log.exception("looking for work failed; trying again")
 
     async def _take_what_there_is(self, dead: Dead) -> None:
-        if owners := dead():
-            await self._wiring.store.free_leases(owners)
+        self._dead.update(dead())  # each is named once
+        if self._dead:
+            await self._wiring.store.free_leases(sorted(self._dead))
+            self._dead.clear()
         found = False
         while (room := self.room) > 0:
             claimed = await self._wiring.store.claim_next(self._wiring.owner, *self._lease_times(), min(room, AT_ONCE))
@@ -245,7 +259,7 @@ class Work:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
-                await self._hand_over(self._wiring.store.free_leases((self._wiring.owner,)))
+        await self._hand_over(self._wiring.store.hand_over(self._wiring.owner))
 
     async def _hand_over(self, freeing: Awaitable[None]) -> None:
         with suppress(Exception):  # whoever looks finds the runs anyway, when their leases have run out

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 HintKind = Literal[
-    "work",  # a run waits for somebody to drive it; without a run id: there may be some
-    "moved",  # a run's log has grown, or the run rests
-    "cancel",  # somebody has asked to cancel a run
+    "work",  # runs wait for somebody to drive them; about a conversation: one waits behind the run that holds it
+    "moved",  # about a run: its log has grown, or it rests
+    "cancel",  # about a run: somebody has asked to cancel it
 ]
 Listener = Callable[[HintKind, str], None]
 
 
 class Bus(Protocol):
-    def tell(self, kind: HintKind, run_id: str) -> None:
+    def tell(self, kind: HintKind, about: str) -> None:
         """Tell all other processes, soon."""
         ...
 

@@ -194,7 +194,11 @@ class RunStore(Protocol):
         ...
 
     async def free_leases(self, owners: Sequence[str] | None = None) -> None:
-        """Declare the leases of these owners void, or all; only for whoever knows that they are dead, or is leaving."""
+        """Declare the leases of these owners void, or all; only for whoever knows that they are dead."""
+        ...
+
+    async def hand_over(self, owner: str) -> None:
+        """Give back everything that this owner holds, once all that it has under way is written: it is leaving."""
         ...
 
 

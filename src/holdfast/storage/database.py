@@ -204,6 +204,7 @@ class Database:
             one_state = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
             self._snapshots = self.engine.execution_options(**one_state)
         self._opened: list[Connection] = []
+        self._under_way: set[asyncio.Future[Any]] = set()  # writes to Postgres
 
     async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `work` in a transaction of its own that sees one state of the database."""
@@ -222,7 +223,15 @@ class Database:
                 return written
             loop = asyncio.get_running_loop()
             job = loop.run_in_executor(self._threads, lambda: self._write(lambda c: work(c, *args, **kwargs)))
+            self._under_way.add(job)
+            job.add_done_callback(self._under_way.discard)
             return await _to_its_end(job)
+
+    async def settled(self) -> None:
+        """Returns when everything that was handed over so far is written, also what nobody waits for any more. SQLite's
+        one writer takes things in order, so there whatever comes next comes after it."""
+        if self._under_way:
+            await asyncio.wait(set(self._under_way))
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         if not self.is_sqlite:

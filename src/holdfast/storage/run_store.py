@@ -102,6 +102,10 @@ class SqlRunStore:
     async def release(self, lease: Lease) -> None:
         await self._database.write(claiming.release, lease)
 
+    async def hand_over(self, owner: str) -> None:
+        await self._database.settled()
+        await self.free_leases([owner])
+
     async def free_leases(self, owners: Sequence[str] | None = None) -> None:
         await self._database.write(claiming.free_leases, owners)
 

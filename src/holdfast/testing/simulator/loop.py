@@ -24,6 +24,7 @@ class Process:
         self.dead = False
         self.frozen = False
         self.left = False
+        self.under_way = 0  # calls to the store
         self.held: list[_Handle] = []
 
 

@@ -28,7 +28,7 @@ class SimBus:
         self._others = others
         self._listeners: list[Listener] = []
 
-    def tell(self, kind: HintKind, run_id: str) -> None:
+    def tell(self, kind: HintKind, about: str) -> None:
         if self._process.dead:
             return
         for node in self._others():
@@ -39,11 +39,11 @@ class SimBus:
             context.run(PROCESS.set, node)
             for _ in range(2 if chance > 0.95 else 1):
                 delay = self._net.random.random() * SHORT_SECONDS
-                self._net.loop.call_later(delay, node.bus.arrive, kind, run_id, context=context)
+                self._net.loop.call_later(delay, node.bus.arrive, kind, about, context=context)
 
-    def arrive(self, kind: HintKind, run_id: str) -> None:
+    def arrive(self, kind: HintKind, about: str) -> None:
         for listener in self._listeners:
-            listener(kind, run_id)
+            listener(kind, about)
 
     def hear(self, listener: Listener) -> None:
         self._listeners.append(listener)

@@ -80,12 +80,14 @@ class Net:
         chance = self.random.random()
         delay = self.random.random() * (LONG_SECONDS if chance < self.slow else SHORT_SECONDS)
         lost = self.trouble > 0 and self.random.random() < self.trouble
+        process.under_way += 1
         self.loop.call_later(delay, self._arrive, process, name, args, answer, lost, context=self.outside)
         return await answer
 
     def _arrive(
         self, process: Process, name: str, args: tuple[Any, ...], answer: asyncio.Future[Any], lost: bool
     ) -> None:
+        process.under_way -= 1
         if (lost or process.dead) and self.random.random() < 0.5:
             self.loop.call_soon(_fail, answer, context=self.outside)
             return
@@ -217,6 +219,11 @@ class Wire:
 
     async def release(self, lease: Lease) -> None:
         await self._call("release", lease)
+
+    async def hand_over(self, owner: str) -> None:
+        while self._process.under_way:  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(SHORT_SECONDS)
+        await self.free_leases((owner,))
 
     async def free_leases(self, owners: Sequence[str] | None = None) -> None:
         await self._call("free_leases", None if owners is None else tuple(owners))
