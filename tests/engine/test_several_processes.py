@@ -221,6 +221,34 @@ async def test_a_hundred_followers_cost_one_reader(shared_url: str) -> None:
         assert reads < 20
 
 
+async def test_who_waits_for_a_number_beyond_the_end_does_not_make_the_others_read_without_pause(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with api_and_worker(shared_url) as (api, worker):
+        conversation = await api.agent()
+        worker.model.script(Hang())
+        run = await api.start(conversation)
+        await worker.model_called(1)
+        reads: list[int] = []
+        read_log = api.wiring.store.read_log
+
+        async def counted(run_id: str, after: int, limit: int) -> object:
+            reads.append(after)
+            return await read_log(run_id, after, limit)
+
+        monkeypatch.setattr(api.wiring.store, "read_log", counted)
+        ahead = asyncio.create_task(api.records(run.id, after=1000))
+        while not reads:  # noqa: ASYNC110 - a list has no event
+            await asyncio.sleep(0.01)
+        follower = asyncio.create_task(api.records(run.id))
+        await asyncio.wait({ahead, follower}, timeout=0.4)
+        assert len(reads) < 10
+        await api.engine.cancel(run)
+        async with asyncio.timeout(SOON):
+            assert (await follower)[-1]["stop_reason"] == "cancelled"
+            assert await ahead == []
+
+
 async def test_nothing_is_stuck_when_no_hint_ever_arrives(shared_url: str) -> None:
     """The bus is only for speed."""
     async with (

@@ -155,7 +155,8 @@ class Feed:
                 if page.done:
                     return
                 if live is None or live.ended:
-                    live = self._join(run_id) or (None if page.records else self._join_elsewhere(run_id, after))
+                    end = min(after, page.last_event)
+                    live = self._join(run_id) or (None if page.records else self._join_elsewhere(run_id, end))
         finally:
             self._leave(run_id, live)
 
@@ -184,6 +185,7 @@ class Feed:
     # ---- runs that another process drives ---------------------------------------------------------------------------
 
     def _join_elsewhere(self, run_id: str, after: int) -> _Live:
+        """From the end of what is stored: whoever waits for a number beyond it must not keep it from the others."""
         live = self._live[run_id] = _Live(first_seq=after + 1, followers=1)
         live.reading = asyncio.create_task(self._read_on(run_id, live), name=f"follow {run_id}")
         return live

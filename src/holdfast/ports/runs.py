@@ -123,11 +123,13 @@ class KnownRequest:
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Records of a run's stream after a cursor; `done` says the run rests and nothing follows."""
+    """Records of a run's stream after a cursor; `done` says the run rests and nothing follows. `last_event` is the end
+    of the whole log, which a cursor may be beyond."""
 
     records: tuple[str, ...]
     first_seq: int
     done: bool
+    last_event: int
     gap_until: int | None = None
 
 

@@ -39,11 +39,11 @@ def read(connection: Connection, run_id: str, after: int, limit: int) -> LogPage
             gap_until = page.first_seq - 1 if page.first_seq > after + 1 else None
         whole = split(page.body)
         records.extend(whole[max(0, first - page.first_seq) :] if not records else whole)
-    if not records and run.status not in ACTIVE and run.last_event > after:
-        return LogPage((), run.last_event + 1, True, run.last_event)  # retention has removed all that was left
+    if not records and run.status not in ACTIVE and run.last_event > after:  # retention has removed all that was left
+        return LogPage((), run.last_event + 1, True, run.last_event, gap_until=run.last_event)
     last = first + len(records) - 1
     done = run.status not in ACTIVE and (last >= run.last_event or not records)
-    return LogPage(tuple(records), first, done, gap_until)
+    return LogPage(tuple(records), first, done, run.last_event, gap_until)
 
 
 def split(body: str) -> list[str]:

@@ -85,7 +85,7 @@ class MemoryStore(Tables):
             records.extend(page[max(0, after + 1 - first) :])
         rests = row.run.status not in ACTIVE
         done = rests and (after + len(records) >= row.run.last_event or not records)
-        return LogPage(tuple(records), after + 1, done)
+        return LogPage(tuple(records), after + 1, done, row.run.last_event)
 
     def run(self, run_id: str) -> Run:
         return self._row(run_id).run
