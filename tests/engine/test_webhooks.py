@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -202,6 +203,32 @@ async def test_what_one_sender_has_claimed_another_leaves_alone_until_the_claim_
         assert (await rows(house))[0].status == "pending"
         await box.settle(second, outcome)
         assert (await rows(house))[0].status == "sent"
+
+
+async def test_a_receiver_that_takes_its_time_holds_up_nobody_else(database_url: str) -> None:
+    async with opened(database_url) as house:
+        slow, told, go_on = "https://slow.example/hook", asyncio.Event(), asyncio.Event()
+
+        class Slow(Receiver):
+            async def send(self, request: OutboundRequest) -> OutboundAnswer:
+                if request.url == slow:
+                    await go_on.wait()
+                answer = await super().send(request)
+                told.set()
+                return answer
+
+        receiver = Slow()
+        webhooks = sender(house, receiver)
+        webhooks.open()
+        replies = [Say("one"), Say("two")]
+        for url, reply in zip((slow, URL), replies, strict=True):
+            house.model.script(reply)
+            await house.finished(await house.agent(), callback_url=url, background=True)
+        async with asyncio.timeout(5):
+            await told.wait()
+        assert [request.url for request in receiver.got] == [URL]
+        await webhooks.close()
+        assert [row.status for row in await rows(house) if row.url == slow] == ["pending"]
 
 
 def test_pauses_double_from_seconds_to_hours_and_are_spread() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -26,7 +26,7 @@ from holdfast.ports.runs import RunStore
 log = logging.getLogger("holdfast.engine")
 
 LOOK_SECONDS = 1.0
-AT_ONCE = 16
+AT_ONCE = 64
 TRY_SECONDS = 15.0
 CLAIM_SECONDS = 60.0
 GIVE_UP_AFTER = timedelta(hours=72)
@@ -59,30 +59,47 @@ class Webhooks:
     def __init__(self, mail: Mail) -> None:
         self._mail = mail
         self._working: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
         self._working = asyncio.create_task(self._keep_delivering(), name="webhooks")
 
     async def close(self) -> None:
         if self._working is not None:
-            self._working.cancel()
-            await asyncio.wait({self._working})
+            working = {self._working, *self._under_way}
+            for task in working:
+                task.cancel()
+            await asyncio.wait(working)
 
     async def _keep_delivering(self) -> None:
+        """A receiver that takes its time holds up nobody else: whenever a place is free, the next delivery begins."""
         while True:
             try:
-                while await self.deliver_due():
-                    pass
+                begun = await self._begin_due()
             except Exception:
                 log.exception("delivering webhooks failed; trying again")
-            await self._mail.clock.sleep(LOOK_SECONDS)
+                begun = ()
+            if len(self._under_way) >= AT_ONCE:
+                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            elif not begun:
+                await self._mail.clock.sleep(LOOK_SECONDS)
 
     async def deliver_due(self) -> int:
-        """Make one attempt at each delivery that is due, up to a few; how many attempts were made."""
+        """Make one attempt at each delivery that is due, up to some; how many attempts were made."""
+        begun = await self._begin_due()
+        if begun:
+            await asyncio.wait(begun)
+        return len(begun)
+
+    async def _begin_due(self) -> Sequence[asyncio.Task[None]]:
         now = self._mail.clock.now()
-        claimed = await self._mail.outbox.claim(now, now + timedelta(seconds=CLAIM_SECONDS), AT_ONCE)
-        await asyncio.gather(*(self._attempt(delivery) for delivery in claimed))
-        return len(claimed)
+        free = AT_ONCE - len(self._under_way)
+        claimed = await self._mail.outbox.claim(now, now + timedelta(seconds=CLAIM_SECONDS), free)
+        begun = [asyncio.create_task(self._attempt(delivery)) for delivery in claimed]
+        for task in begun:
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+        return begun
 
     async def _attempt(self, delivery: Delivery) -> None:
         try:
@@ -90,7 +107,10 @@ class Webhooks:
         except Exception:
             log.exception("webhook %s of run %s failed inside the server", delivery.id, delivery.run_id)
             outcome = self._outcome(delivery, None, "The server failed to send this.", final=False)
-        await self._mail.outbox.settle(delivery, outcome)
+        try:
+            await self._mail.outbox.settle(delivery, outcome)
+        except Exception:
+            log.exception("webhook %s of run %s could not be settled; it is sent again", delivery.id, delivery.run_id)
 
     async def _try(self, delivery: Delivery) -> Outcome:
         body = await self._body(delivery)
