@@ -97,6 +97,13 @@ def test_older_names_are_understood() -> None:
     assert (settings.openai_base_url, settings.tool_timeout_seconds) == ("http://localhost:8000/v1", 30)
 
 
+@pytest.mark.parametrize("secret", ["whsec_abc", "whsec_", "whsec_-_-_", "two words"])
+def test_a_secret_that_receivers_could_not_verify_with_is_refused_and_not_shown(secret: str) -> None:
+    with pytest.raises(SettingsError, match="expected whsec_ and the key in base64") as refused:
+        read(HOLDFAST_WEBHOOK_SECRET=secret)
+    assert f"'{secret}'" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [

@@ -64,6 +64,9 @@ def test_runs_are_listed_by_every_filter_of_the_query(http: httpx.Client, path: 
 
 def test_what_makes_no_sense_in_a_query_is_refused(http: httpx.Client) -> None:
     assert http.get("/v1/runs", params={"statuses": "zzz"}).json() == {"detail": "'zzz' is not a valid RunStatus"}
+    mistyped = http.get("/v1/runs", params={"stop_reason": "end_trun"})
+    assert mistyped.status_code == 400
+    assert "'end_trun' is not a valid StopReasonType; it is one of end_turn, " in mistyped.json()["detail"]
     for asked in ({"order_by": "name"}, {"duration_percentile": 101}, {"step_count_operator": "ne"}, {"limit": -1}):
         assert http.get("/v1/runs", params=asked).status_code == 422
     assert http.get("/v1/steps", params={"order_by": "duration"}).status_code == 422

@@ -24,7 +24,8 @@ async def test_a_run_that_used_up_its_tokens_rests_and_the_next_message_goes_on(
         assert (run.status, run.stop_reason) == ("failed", "max_tokens_exceeded")
         assert run.metadata["budget"]["kind"] == "tokens"
         assert run.metadata["budget"]["spent"] == 110
-        assert "error" not in run.metadata
+        assert run.metadata["error"]["error_type"] == "max_tokens_exceeded"
+        assert run.metadata["error"]["message"] == run.metadata["budget"]["message"]
         records = await house.records(run.id)
         assert [r["message_type"] for r in records[-3:]] == ["tool_return_message", "stop_reason", "usage_statistics"]
         assert records[-2]["budget"]["limit"] == 100

@@ -67,8 +67,10 @@ async def test_while_a_human_is_asked_the_request_has_its_return_in_the_history(
         before = await a_turn_before(house, conversation)
         house.model.script(Call("pay", id="c1"))
         run = await house.finished(conversation)
-        assert await house.engine.cancel(run, rollback=True)
+        assert await house.engine.cancel(run, "ann", rollback=True)
         assert await returned_in(house, run) == [("c1", "error")]
+        told = (await house.history.run(DEFAULT_ACTOR, run.id)).metadata["cancelled"]
+        assert told == {"by": "ann", "reason": None, "rollback": True}
         await the_next_turn_reads_only(house, conversation, before)
 
 

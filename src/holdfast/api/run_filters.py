@@ -11,7 +11,7 @@ from fastapi import Depends, Query
 from holdfast.api.listing import sorted_by
 from holdfast.api.parameters import LARGEST, LAST_NUMBER, in_utc, page
 from holdfast.core.errors import Invalid
-from holdfast.core.lifecycle import ACTIVE, RunStatus
+from holdfast.core.lifecycle import ACTIVE, RunStatus, StopReason
 from holdfast.ports.history import DurationOperator, RunFilter, StepOperator
 from holdfast.ports.paging import Page
 
@@ -43,7 +43,7 @@ async def _asked_runs(
         run_id=run_id,
         agent_ids=[agent_id] if agent_id else agent_ids or (),
         statuses=_statuses(statuses, active),
-        stop_reason=stop_reason,
+        stop_reason=_stop_reason(stop_reason),
         background=background,
         project_id=project_id,
         base_template_id=template_family or base_template_id,
@@ -74,6 +74,12 @@ def _statuses(asked: list[str] | None, active: bool) -> list[str]:
         if status not in get_args(RunStatus):
             raise Invalid(f"'{status}' is not a valid RunStatus")
     return sorted(ACTIVE) if active else list(asked or ())
+
+
+def _stop_reason(asked: str | None) -> str | None:
+    if asked is not None and asked not in get_args(StopReason):
+        raise Invalid(f"'{asked}' is not a valid StopReasonType; it is one of {', '.join(get_args(StopReason))}.")
+    return asked
 
 
 async def _runs_page(asked: Annotated[Page, page(100)], ascending: bool | None = None) -> Page:

@@ -141,13 +141,14 @@ def _ending(facts: Drawn) -> dict[str, Any]:
     """What the run's metadata says of its end: why it failed, what it had used up, or who cancelled it and why."""
     if (failure := facts.decision.failure) is not None:
         return {"error": error_object(facts.run.id, failure)}
-    if (spent := facts.decision.spent) is not None:
-        return {"budget": spent.to_json()}
-    if facts.decision.stop == "cancelled":
-        return {"cancelled": {"by": facts.run.cancel_asked_by, "reason": facts.run.cancel_reason}}
-    if facts.decision.stop == "max_tokens_exceeded":
-        return {"error": error_object(facts.run.id, Failure("max_tokens_exceeded", CUT_SHORT))}
-    return {}
+    stop, spent = facts.decision.stop, facts.decision.spent
+    if stop == "cancelled":
+        rollback = {"rollback": True} if facts.run.cancel_rollback else {}
+        return {"cancelled": {"by": facts.run.cancel_asked_by, "reason": facts.run.cancel_reason, **rollback}}
+    ending: dict[str, Any] = {} if spent is None else {"budget": spent.to_json()}
+    if stop == "max_tokens_exceeded":
+        ending["error"] = error_object(facts.run.id, Failure(stop, CUT_SHORT if spent is None else spent.message))
+    return ending
 
 
 def _events(facts: Drawn, messages: tuple[Message, ...]) -> list[str]:

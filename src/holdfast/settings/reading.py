@@ -1,5 +1,7 @@
 """How one variable is read: its row, and the readers that turn a text into a value."""
 
+import base64
+import binascii
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -108,6 +110,19 @@ def choice(*names: str) -> Reader:
     return Reader(lambda text: text.lower() if text.lower() in names else None, "one of " + ", ".join(names))
 
 
+def _parse_signing_secret(text: str) -> str | None:
+    """What bears the standard's prefix must be what the standard says, or receivers could verify nothing."""
+    if re.search(r"\s", text):
+        return None
+    if not text.startswith("whsec_"):
+        return text
+    try:
+        key = base64.b64decode(text.removeprefix("whsec_"), validate=True)
+    except binascii.Error:
+        return None
+    return text if key else None
+
+
 def _parse_folders(text: str) -> tuple[Path, ...] | None:
     folders = tuple(Path(part).expanduser() for part in text.split(os.pathsep) if part.strip())
     return folders if folders and all(folder.is_absolute() for folder in folders) else None
@@ -116,6 +131,10 @@ def _parse_folders(text: str) -> tuple[Path, ...] | None:
 TEXT = Reader(lambda text: None if re.search(r"\s", text) else text, "a text without blanks or line breaks")
 ANY_TEXT = Reader(lambda text: text, "a text")
 FOLDER = Reader(lambda text: Path(text).expanduser(), "a folder")
+SIGNING_SECRET = Reader(
+    _parse_signing_secret,
+    "whsec_ and the key in base64, or a text without blanks that does not begin with whsec_",
+)
 SWITCH = Reader(lambda text: BOOLEANS.get(text.lower()), "true or false")
 FOLDERS = Reader(_parse_folders, "absolute paths of folders, with a colon between them")
 LOG_LEVEL = choice(*LOG_LEVELS)

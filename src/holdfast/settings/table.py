@@ -8,6 +8,7 @@ from holdfast.settings.reading import (
     HTTP_URL,
     LOG_LEVEL,
     LOG_LEVELS,
+    SIGNING_SECRET,
     SWITCH,
     TEXT,
     Variable,
@@ -280,7 +281,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         field="webhook_secret",
         name="HOLDFAST_WEBHOOK_SECRET",
-        reader=TEXT,
+        reader=SIGNING_SECRET,
         secret=True,
         meaning="What webhooks are signed with (Standard Webhooks), best as whsec_ and base64. Unset: not signed.",
     ),
