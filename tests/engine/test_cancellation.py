@@ -81,6 +81,10 @@ async def test_while_the_model_streams(database_url: str, tokens: bool, backgrou
         assert await house.engine.cancel(run, "user-1", "enough")
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert after.metadata["cancelled"] == {"by": "user-1", "reason": "enough"}
+        (step,) = await house.wiring.store.run_steps(run.id)
+        if tokens:
+            assert step.usage.prompt_tokens > 50, "the prompt was sent"
+            assert 2 <= step.usage.completion_tokens < 20
         await check_cancelled(house, run, conversation)
 
 

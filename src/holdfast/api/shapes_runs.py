@@ -155,7 +155,7 @@ def step_metrics_wire(step: Step) -> dict[str, Any]:
         "agent_id": step.agent_id,
         "run_id": step.run_id,
         "project_id": step.project_id,
-        "provider_id": None,
+        "provider_id": step.provider_id,
         "base_template_id": None,
         "template_id": None,
         "step_start_ns": nanoseconds(step.created_at),

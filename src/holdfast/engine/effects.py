@@ -110,6 +110,7 @@ class Effects:
         call, self._call = self._call, None
         if call is None or not call.attempts:
             return None
+        call.usage = model_call.used_so_far(call)
         self.step, self._traced = replace(self._step_row(call), status="cancelled", stop_reason=stop), call
         if call.call_type == "summarization":
             return None

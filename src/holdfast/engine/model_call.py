@@ -15,7 +15,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from holdfast.core import tokens
 from holdfast.core.errors import Broken, ModelError, UnknownHandle
+from holdfast.core.messages import AssistantBody
 from holdfast.core.model import (
     AnyTool,
     ModelRequest,
@@ -250,6 +252,16 @@ def step_of(call: ModelCall, *, org_id: str, run_id: str, agent: Agent, handle: 
         llm_ns=(call.finished_ns or now_ns) - call.started_ns,
         step_ns=now_ns - call.started_ns,
     )
+
+
+def used_so_far(call: ModelCall) -> Usage:
+    """What a reply that is cut off has used, by our own count, because vendors tell it at the end. A reply of which
+    nothing was seen may not have been begun."""
+    if call.first_token_ns is None:
+        return call.usage
+    request = call.attempts[-1].request
+    prompt = tokens.of_bodies(message.body for message in request.messages) + tokens.of_tools(request.tools)
+    return Usage(prompt, tokens.of_body(AssistantBody(call.unfolding.seen())))
 
 
 def unseen(wire: Wire) -> None:
