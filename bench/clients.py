@@ -19,7 +19,7 @@ from bench.model import FIRST_WORD
 HANDLE = "openai-proxy/gpt-4o-mini"
 PERSONA = "You are a lighthouse keeper. You answer briefly, and you never say what you do not know."
 MARK = FIRST_WORD.encode()
-JSON = {"content-type": "application/json"}
+JSON = {"content-type": "application/json", "x-stainless-retry-count": "0"}  # as the official clients send it
 
 
 def new_session() -> aiohttp.ClientSession:
