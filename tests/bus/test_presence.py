@@ -28,16 +28,17 @@ def process(folder: Path) -> tuple[subprocess.Popen[str], str]:
 
 def test_a_killed_process_is_named_once_and_the_living_never(tmp_path: Path) -> None:
     victim, name = process(tmp_path)
-    survivor, _ = process(tmp_path)
+    survivor, survivors_name = process(tmp_path)
     with Presence(tmp_path) as here:
         assert list(here.dead()) == []
-        assert here.alive(here.owner)
-        assert here.alive(name)
+        assert not here.died(here.owner)
+        assert not here.died(name)
         victim.kill()
         victim.wait()
-        assert not here.alive(name)
+        assert here.died(name)
         assert list(here.dead()) == [name]
         assert list(here.dead()) == []
-        assert not here.alive(name), "buried"
+        assert here.died(name), "buried, and not forgotten"
         survivor.communicate()
+        assert not here.died(survivors_name), "it left in order"
         assert list(here.dead()) == [], "who leaves in order leaves nothing behind"

@@ -21,7 +21,7 @@ LATE_SECONDS = LATE.total_seconds()
 
 @dataclass
 class Desk:
-    """Requests are waited for at the process "here"; the process "gone" is dead."""
+    """Requests are waited for at the process "here"; the process "dead" has died, and "left" left in order."""
 
     house: House
     clock: FakeClock
@@ -45,7 +45,7 @@ class Desk:
 async def desk(database_url: str) -> AsyncIterator[Desk]:
     clock = FakeClock()
     async with opened(database_url, clock=clock) as house:
-        repeats = SqlRepeats(house.database, clock, "here", lambda owner: owner == "here")
+        repeats = SqlRepeats(house.database, clock, "here", lambda owner: owner == "dead")
         yield Desk(house, clock, repeats, await house.agent())
 
 
@@ -63,13 +63,18 @@ async def test_who_would_wait_for_a_turn_is_the_same_only_if_the_first_hung_up(d
     assert await desk.found(rejectable=False) == run.id
 
 
-async def test_who_would_wait_for_a_turn_is_the_same_if_the_first_waited_at_a_process_that_is_gone(desk: Desk) -> None:
-    run = await desk.at_work(waiter="gone")
+async def test_who_would_wait_for_a_turn_is_the_same_if_the_first_waited_at_a_process_that_died(desk: Desk) -> None:
+    run = await desk.at_work(waiter="dead")
     assert await desk.found(rejectable=False) == run.id
 
 
 async def test_what_was_answered_and_is_said_again_is_new(desk: Desk) -> None:
     await desk.finished()
+    assert await desk.found() is None
+
+
+async def test_what_a_process_that_left_in_order_answered_and_is_said_again_is_new(desk: Desk) -> None:
+    await desk.finished(waiter="left")
     assert await desk.found() is None
 
 
@@ -90,8 +95,8 @@ async def test_an_answer_that_reached_nobody_can_be_asked_for_again_for_a_while(
     assert await desk.found() is None
 
 
-async def test_an_answer_of_a_process_that_is_gone_can_be_asked_for_again_for_a_while(desk: Desk) -> None:
-    run = await desk.finished(waiter="gone")
+async def test_an_answer_of_a_process_that_died_can_be_asked_for_again_for_a_while(desk: Desk) -> None:
+    run = await desk.finished(waiter="dead")
     await desk.clock.advance(LATE_SECONDS)
     assert await desk.found() == run.id
     await desk.clock.advance(1)

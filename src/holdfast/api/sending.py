@@ -88,6 +88,10 @@ async def _answer(rooms: Rooms, run: Run, request: RunRequest, sender: Sender) -
     listening = asyncio.create_task(note_if_lost()) if request.body_digest else None
     try:
         return await watching.answer(rooms.engine, run.id, request.include_types)
+    except asyncio.CancelledError:  # this server leaves, and they have waited too long for it
+        if request.body_digest:
+            await rooms.repeats.unheard(run)
+        raise
     except Exception as error:
         response = problem(error)
         response.headers.update(NEVER_RETRY)

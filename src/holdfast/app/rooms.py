@@ -55,7 +55,7 @@ def rooms_of(
         archives=Archives(SqlArchives(database), clock),
         conversations=Conversations(SqlConversations(database, clock), wiring.store, clock),
         history=SqlHistory(database),
-        repeats=SqlRepeats(database, clock, presence.owner, presence.alive),
+        repeats=SqlRepeats(database, clock, presence.owner, presence.died),
         engine=engine,
         upkeep=Upkeep(wiring),
         by_hand=ByHand(wiring, SqlAgents(database), SqlBlocks(database)),

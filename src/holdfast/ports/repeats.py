@@ -25,7 +25,7 @@ class Repeats(Protocol):
         ...
 
     async def unheard(self, run: Run) -> None:
-        """Whoever waited for this run's answer hung up."""
+        """Whoever waited for this run's answer hung up, or was cut off."""
         ...
 
     async def find(self, actor: Actor, sought: Repeat) -> Run | None:
