@@ -88,17 +88,22 @@ def test_the_same_words_are_new_although_the_worker_of_the_first_was_killed(site
     assert len(site.runs()) == 2
 
 
-def test_the_database_blinks_and_nobody_who_waits_or_watches_notices(site: Site) -> None:
+def test_the_database_goes_away_for_a_second_and_nobody_who_waits_or_watches_notices(
+    site: Site, postgres_server: PostgresServer
+) -> None:
     asking = site.asks()
     run_id = site.runs()[0].id
-    with psycopg.connect(site.url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-    streamed = httpx.post(f"{site.server.url}/v1/runs/{run_id}/stream", json={}, timeout=30)
-    assert streamed.text.count('"stop_reason"') >= 1
-    assert streamed.text.endswith("data: [DONE]\n\n")
+    with httpx.stream("POST", f"{site.server.url}/v1/runs/{run_id}/stream", json={}, timeout=30) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        with psycopg.connect(postgres_server.url("postgres"), autocommit=True) as outside:
+            outside.execute("ALTER DATABASE tries ALLOW_CONNECTIONS false")
+            outside.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'tries'")
+            outside.execute("SELECT pg_sleep(1)")
+            outside.execute("ALTER DATABASE tries ALLOW_CONNECTIONS true")
+        seen = list(lines)
+    assert [line for line in seen if '"end_turn"' in line]
+    assert seen[-2:] == ["data: [DONE]", ""]
     assert site.happened_once(asking)
 
 
