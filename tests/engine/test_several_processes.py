@@ -141,10 +141,11 @@ async def test_what_is_queued_elsewhere_is_taken_up_when_the_run_in_front_of_it_
         else:
             await a.model_called(1)
         second = await b.start(conversation, "next", when_busy="queue")
-        await asyncio.sleep(0.1)  # the hint has been heard, in vain
         if first_waits:
             await a.start(conversation, "", answers=(Approval("c1", False, "no"),))
         else:
+            while conversation not in a.engine.work._queued_in:  # noqa: ASYNC110 - a hint that was heard is no event
+                await asyncio.sleep(0.01)
             await a.engine.cancel(first)
         async with asyncio.timeout(SOON):
             await b.records(second.id)

@@ -137,14 +137,17 @@ class Work:
     def queued_in(self, conversation_id: str) -> None:
         """Something waits in this conversation: whoever drives a run of it looks when that ends. It may have ended
         already, while this was being written."""
-        self._queued_in.add(conversation_id)
+        self._look_after(conversation_id)
         self._look.set()
         self._wiring.bus.tell("work", conversation_id)
 
+    def _look_after(self, conversation_id: str) -> None:
+        if conversation_id in self._held:
+            self._queued_in.add(conversation_id)
+
     def _heard(self, kind: HintKind, about: str) -> None:
         if kind == "work":
-            if about in self._held:
-                self._queued_in.add(about)
+            self._look_after(about)
             self._missed = self._resting is not None
             if not self._missed:
                 self._look.set()
