@@ -51,7 +51,7 @@ def test_a_tool_runs_once_although_the_model_fails_after_it(served: Served) -> N
 def test_whoever_lost_patience_gets_the_answer_of_the_run_that_they_began(served: Served) -> None:
     client = Letta(base_url=served.url)
     agent_id = new_agent(client)
-    impatient = client.with_options(timeout=1.0)
+    impatient = client.with_options(timeout=1.0, max_retries=8)
     answer = impatient.agents.messages.create(agent_id, input="/slow 40\n/tokens 50")
     assert answer.messages[-1].message_type == "assistant_message"
     assert answer.messages[-1].content.endswith("word50")
@@ -64,8 +64,10 @@ def test_an_answer_that_came_just_too_late_is_given_when_it_is_asked_for_again(s
     body = {"input": "/slow 40\n/tokens 20"}
     http = httpx.Client(base_url=served.url)
     with pytest.raises(httpx.ReadTimeout):
-        http.post(f"/v1/agents/{agent_id}/messages", json=body, headers=FIRST, timeout=0.3)
-    run = client.runs.list(agent_id=agent_id).items[0]
+        http.post(f"/v1/agents/{agent_id}/messages", json=body, headers=FIRST, timeout=0.5)
+    while not (runs := client.runs.list(agent_id=agent_id).items):
+        pass
+    run = runs[0]
     list(client.runs.messages.stream(run.id))
     again = http.post(f"/v1/agents/{agent_id}/messages", json=body, headers=AGAIN, timeout=10)
     assert {message["run_id"] for message in again.json()["messages"]} == {run.id}

@@ -182,8 +182,8 @@ const stories = {
 
   async "a late answer is given to the SDK's own second try, and the turn happens once"() {
     const agent = await newAgent();
-    const patient = { timeout: 1000, maxRetries: 2 };
-    const late = await client.agents.messages.create(agent, { messages: said("/slow 40\n/tokens 40") }, patient);
+    const impatient = { timeout: 1000, maxRetries: 8 };
+    const late = await client.agents.messages.create(agent, { messages: said("/slow 40\n/tokens 40") }, impatient);
     assert.match(ofType(late.messages, "assistant_message")[0].content, /word40$/);
     await assert.rejects(client.agents.messages.create(agent, { messages: said("/fail llm_error") }, { maxRetries: 2 }));
     assert.equal((await allOf(client.runs.list({ agent_id: agent }))).length, 2);
