@@ -109,3 +109,24 @@ def test_whoever_waited_for_a_server_that_was_killed_is_answered_by_the_next(dat
         asking.join(30)
         assert [message.content for message in answers[0].messages if message.message_type == "assistant_message"]
         assert said_and_run(Letta(base_url=server.url), agent_id) == (1, 1)
+
+
+def test_whoever_waits_at_a_server_that_leaves_is_told_where_the_run_is(database_url: str) -> None:
+    with ServerProcess(database_url, HOLDFAST_SHUTDOWN_SECONDS="0.2") as server:
+        client = Letta(base_url=server.url)
+        agent_id = new_agent(client)
+        path, answers = f"{server.url}/v1/agents/{agent_id}/messages", []
+        asking = threading.Thread(
+            target=lambda: answers.append(httpx.post(path, json={"input": "/slow 50\n/tokens 60"}, timeout=30))
+        )
+        asking.start()
+        while not (runs := client.runs.list(agent_id=agent_id).items):
+            pass
+        assert server.stop() == 0
+        asking.join(30)
+        assert (answers[0].status_code, answers[0].headers["retry-after"]) == (503, "1")
+        assert f"POST /v1/runs/{runs[0].id}/stream" in answers[0].json()["detail"]
+        assert "Traceback" not in server.log_path.read_text()
+        server.start()
+        list(Letta(base_url=server.url).runs.messages.stream(runs[0].id))
+        assert Letta(base_url=server.url).runs.retrieve(runs[0].id).status == "completed"

@@ -26,6 +26,11 @@ NO_STREAMING = (
     "stream_tokens, include_pings and background."
 )
 
+LEAVING = (
+    "This server is leaving. The run goes on elsewhere, or when it is started again: follow it with "
+    "POST /v1/runs/{run_id}/stream."
+)
+
 
 async def send(
     rooms: Rooms,
@@ -88,10 +93,10 @@ async def _answer(rooms: Rooms, run: Run, request: RunRequest, sender: Sender) -
     listening = asyncio.create_task(note_if_lost()) if request.body_digest else None
     try:
         return await watching.answer(rooms.engine, run.id, request.include_types)
-    except asyncio.CancelledError:  # this server leaves, and they have waited too long for it
+    except asyncio.CancelledError:  # the server leaves, and has given its requests the time it has
         if request.body_digest:
             await rooms.repeats.unheard(run)
-        raise
+        return Json({"detail": LEAVING.format(run_id=run.id)}, 503, {"retry-after": "1"})
     except Exception as error:
         response = problem(error)
         response.headers.update(NEVER_RETRY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import ipaddress
 import logging
@@ -72,9 +73,17 @@ async def _serve(settings: Settings) -> int:
             timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
         )
         gc.freeze()  # what is there now stays to the end, so no collection needs to look at it again
+        logging.getLogger("uvicorn.error").addFilter(NotOfLeaving())
         server = Greeting(config, settings, holdfast.engine.stop_taking)
         await server.serve()
         return 0 if server.started else 1
+
+
+class NotOfLeaving(logging.Filter):
+    """Requests that are cut off because the server leaves are no errors of anybody's."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 class Greeting(uvicorn.Server):
