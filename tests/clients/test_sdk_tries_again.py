@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import httpx
 import pytest
@@ -66,7 +67,7 @@ def test_an_answer_that_came_just_too_late_is_given_when_it_is_asked_for_again(s
     with pytest.raises(httpx.ReadTimeout):
         http.post(f"/v1/agents/{agent_id}/messages", json=body, headers=FIRST, timeout=0.5)
     while not (runs := client.runs.list(agent_id=agent_id).items):
-        pass
+        time.sleep(0.02)
     run = runs[0]
     list(client.runs.messages.stream(run.id))
     again = http.post(f"/v1/agents/{agent_id}/messages", json=body, headers=AGAIN, timeout=10)
@@ -103,7 +104,7 @@ def test_whoever_waited_for_a_server_that_was_killed_is_answered_by_the_next(dat
         asking.start()
         watching = Letta(base_url=server.url)
         while not list(watching.runs.list(agent_id=agent_id)):
-            pass
+            time.sleep(0.02)
         server.kill()
         server.start()
         asking.join(30)
@@ -121,7 +122,7 @@ def test_whoever_waits_at_a_server_that_leaves_is_told_where_the_run_is(database
         )
         asking.start()
         while not (runs := client.runs.list(agent_id=agent_id).items):
-            pass
+            time.sleep(0.02)
         assert server.stop() == 0
         asking.join(30)
         assert (answers[0].status_code, answers[0].headers["retry-after"]) == (503, "1")

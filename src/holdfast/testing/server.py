@@ -16,7 +16,9 @@ import sys
 import tempfile
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -35,7 +37,7 @@ class ServerProcess:
 
     def __init__(self, database_url: str, data_dir: Path | None = None, **environment: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-server-")
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log_path = Path(self._folder.name) / "log"
         self._environment = {
@@ -120,8 +122,11 @@ class WorkerProcess(ServerProcess):
         return b"worker is ready" in self.log_path.read_bytes()[self._began :]
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+def free_port() -> int:
+    """One that nobody has. It lies below those that the kernel gives to outgoing connections, which could else take it
+    before the server does."""
+    while True:
+        port = SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

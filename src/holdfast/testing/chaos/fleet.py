@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from holdfast.settings.table import VARIABLES
 from holdfast.testing.chaos.effects import Effects
 from holdfast.testing.nursery import Child, Nursery
 from holdfast.testing.postgres import PostgresServer
+from holdfast.testing.server import free_port
 
 LEASE_SECONDS = 2.0
 START_SECONDS = 90.0
@@ -139,10 +139,3 @@ class Fleet:
                 (NEMESIS,),
             )
             return len(found.fetchall())
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
