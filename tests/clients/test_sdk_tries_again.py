@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import httpx
 import pytest
@@ -11,6 +10,7 @@ from letta_client import APIStatusError, Letta
 
 from holdfast.testing.server import ServerProcess
 from server_fixture import Served
+from waiting import until
 
 EFFECT = '''
 def leave_a_mark() -> str:
@@ -66,9 +66,7 @@ def test_an_answer_that_came_just_too_late_is_given_when_it_is_asked_for_again(s
     http = httpx.Client(base_url=served.url)
     with pytest.raises(httpx.ReadTimeout):
         http.post(f"/v1/agents/{agent_id}/messages", json=body, headers=FIRST, timeout=0.5)
-    while not (runs := client.runs.list(agent_id=agent_id).items):
-        time.sleep(0.02)
-    run = runs[0]
+    run = until(lambda: client.runs.list(agent_id=agent_id).items)[0]
     list(client.runs.messages.stream(run.id))
     again = http.post(f"/v1/agents/{agent_id}/messages", json=body, headers=AGAIN, timeout=10)
     assert {message["run_id"] for message in again.json()["messages"]} == {run.id}
@@ -103,8 +101,7 @@ def test_whoever_waited_for_a_server_that_was_killed_is_answered_by_the_next(dat
         )
         asking.start()
         watching = Letta(base_url=server.url)
-        while not list(watching.runs.list(agent_id=agent_id)):
-            time.sleep(0.02)
+        until(lambda: watching.runs.list(agent_id=agent_id).items)
         server.kill()
         server.start()
         asking.join(30)
@@ -121,8 +118,7 @@ def test_whoever_waits_at_a_server_that_leaves_is_told_where_the_run_is(database
             target=lambda: answers.append(httpx.post(path, json={"input": "/slow 50\n/tokens 60"}, timeout=30))
         )
         asking.start()
-        while not (runs := client.runs.list(agent_id=agent_id).items):
-            time.sleep(0.02)
+        runs = until(lambda: client.runs.list(agent_id=agent_id).items)
         assert server.stop() == 0
         asking.join(30)
         assert (answers[0].status_code, answers[0].headers["retry-after"]) == (503, "1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from letta_client import Letta
 
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.server import ServerProcess, WorkerProcess
+from waiting import PATIENCE_SECONDS, until
 
 LEASE_SECONDS = 3.0
-PATIENCE_SECONDS = 30.0
 # Long enough to be killed in the middle of, and nothing sleeps for it: the demo model pauses between its words.
 LONG = "/slow 40\n/tokens 60"
 
@@ -156,7 +156,7 @@ def test_a_worker_frozen_past_its_lease_writes_nothing_when_it_wakes(site: Site)
             frozen.thaw()
             other = site.begin(site.agent())  # the woken worker may take new work, and has had the time to write
             site.ended(other)
-            wait_for(lambda: "taken over by somebody else" in frozen.log_path.read_text())
+            until(lambda: "taken over by somebody else" in frozen.log_path.read_text())
             assert everything(site, run_id, agent_id) == before
 
 
@@ -187,10 +187,3 @@ def everything(site: Site, run_id: str, agent_id: str) -> dict[str, Any]:
         "messages": http.get(f"/v1/agents/{agent_id}/messages", params={"limit": 100}).json(),
         "stream": http.post(f"/v1/runs/{run_id}/stream", json={"include_pings": False}).text,
     }
-
-
-def wait_for(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)  # a log file has no event

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from letta_client import Letta
 
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.server import ServerProcess, WorkerProcess
+from waiting import until
 
 TURN = "/slow 40\n/tokens 30"
 AGAIN = {"x-stainless-retry-count": "1"}
@@ -40,8 +40,7 @@ class Site:
             target=lambda: self.answers.append(patient.agents.messages.create(self.agent_id, input=TURN))
         )
         asking.start()
-        while not self.runs():
-            time.sleep(0.02)
+        until(self.runs)
         return asking
 
     def runs(self) -> list[Any]:
@@ -116,8 +115,7 @@ def test_two_people_who_say_the_same_are_two_although_one_of_them_needed_two_tri
     path, body = f"/v1/agents/{site.agent_id}/messages", {"input": TURN, "when_busy": when_busy}
     first = threading.Thread(target=lambda: site.answers.append(http.post(path, json=body, headers=FIRST)))
     first.start()
-    while not site.runs():
-        time.sleep(0.02)
+    until(site.runs)
     assert http.post(path, json=body, headers=AGAIN).status_code == 200
     first.join(30)
     assert len(site.runs()) == 2

@@ -86,7 +86,7 @@ def shown_before_stored(patch: Patch) -> None:
 
 
 def requests_have_no_names(patch: Patch) -> None:
-    async def always(store: object, conversation_id: str, request: object, accept: Callable[[], Any]) -> Any:
+    async def always(find: object, accept: Callable[[], Any]) -> Any:
         return await accept()
 
     patch.setattr(engine, "once", always)

@@ -15,9 +15,10 @@ from holdfast.api.naming import Sender, named
 from holdfast.api.problems import NEVER_RETRY, problem
 from holdfast.api.responses import Json
 from holdfast.api.rooms import Rooms
-from holdfast.core.errors import AskedWrongly, Invalid, InvalidArgument, PendingApproval
+from holdfast.core.errors import Invalid, InvalidArgument, PendingApproval
 from holdfast.core.records import Actor, Run
 from holdfast.core.request import RunRequest
+from holdfast.engine.once import once
 from holdfast.ports.repeats import Repeat
 from holdfast.records.agent_model import check_handle
 
@@ -67,19 +68,13 @@ async def send(
 
 
 async def _begun(rooms: Rooms, actor: Actor, conversation_id: str, request: RunRequest, sender: Sender) -> Run:
-    """The run that the request begins; or has begun, if its answer was lost and the client's library tries again. A
-    refusal is looked at twice: the first try may have been accepted a moment ago."""
+    """The run that the request begins; or has begun, if its answer was lost and the client's library tries again."""
     if not sender.again:
         return await rooms.engine.start(actor, conversation_id, request)
     sought = Repeat(conversation_id, request.body_digest, rejectable=request.when_busy == "reject")
-    if (run := await rooms.repeats.find(actor, sought)) is not None:
-        return run
-    try:
-        return await rooms.engine.start(actor, conversation_id, request)
-    except AskedWrongly:
-        if (run := await rooms.repeats.find(actor, sought)) is not None:
-            return run
-        raise
+    return await once(
+        lambda: rooms.repeats.find(actor, sought), lambda: rooms.engine.start(actor, conversation_id, request)
+    )
 
 
 async def _answer(rooms: Rooms, run: Run, request: RunRequest, sender: Sender) -> Response:

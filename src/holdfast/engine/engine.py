@@ -16,7 +16,7 @@ from holdfast.core.records import Actor, Run
 from holdfast.core.request import RunRequest
 from holdfast.engine.accepting import accept, denying_what_waits, enqueue, leave
 from holdfast.engine.feed import Batch
-from holdfast.engine.once import once
+from holdfast.engine.once import earlier, once
 from holdfast.engine.pictures import with_pictures
 from holdfast.engine.stopping import Wish, stop_all
 from holdfast.engine.wiring import Wiring
@@ -49,8 +49,12 @@ class Engine:
     async def start(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
         """Accept a request and begin to drive it. Raises what is wrong with it, and then nothing has changed. A request
         that was accepted before is not accepted again: its run is given."""
-        store = self._wiring.store
-        return await once(store, conversation_id, request, lambda: self._start(actor, conversation_id, request))
+        if not request.keys:
+            return await self._start(actor, conversation_id, request)
+        return await once(
+            lambda: earlier(self._wiring.store, conversation_id, request),
+            lambda: self._start(actor, conversation_id, request),
+        )
 
     async def _start(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
         request = await with_pictures(request, self._wiring.pictures)

@@ -1,5 +1,8 @@
 """The same request twice is one run: the second is answered with the first one's run.
 
+How the first is found is the caller's: by its names here, by its words where a client's library tries again
+(api/sending.py).
+
 A sender names its requests (the otids of its messages, or an `Idempotency-Key`). A name that is known with the same
 body gives the run it became, whatever has become of that; with another body it is a mistake of the sender, and refused.
 The names are kept for as long as the run's events are.
@@ -15,25 +18,24 @@ from holdfast.core.request import RunRequest
 from holdfast.ports.runs import RunStore
 
 
-async def once(store: RunStore, conversation_id: str, request: RunRequest, accept: Callable[[], Awaitable[Run]]) -> Run:
-    """The run that this request became earlier, or else becomes now.
+async def once(find: Callable[[], Awaitable[Run | None]], accept: Callable[[], Awaitable[Run]]) -> Run:
+    """The run that a request became earlier, or else becomes now.
 
     A refusal is looked at twice: the same request may have been accepted a moment ago, and then it is the reason why
     this one found the conversation busy or its approval already answered.
     """
-    if not request.keys:
-        return await accept()
-    if (run := await _earlier(store, conversation_id, request)) is not None:
+    if (run := await find()) is not None:
         return run
     try:
         return await accept()
     except AskedWrongly:
-        if (run := await _earlier(store, conversation_id, request)) is not None:
+        if (run := await find()) is not None:
             return run
         raise
 
 
-async def _earlier(store: RunStore, conversation_id: str, request: RunRequest) -> Run | None:
+async def earlier(store: RunStore, conversation_id: str, request: RunRequest) -> Run | None:
+    """The run that a request of one of these names became."""
     known = await store.known_request(conversation_id, request.keys)
     if known is None:
         return None
