@@ -40,10 +40,10 @@ bench: $(DEV_INSTALLED) ## measure the numbers of the design
 	$(BIN)/python -m bench
 
 sim: $(DEV_INSTALLED) ## play histories with crashes; SEED=… tells one, HISTORIES=… plays many
-	$(BIN)/python -m holdfast.testing.simulator $(if $(SEED),--seed $(SEED)) $(if $(HISTORIES),--histories $(HISTORIES)) --workers 2
+	$(BIN)/python -m simulator $(if $(SEED),--seed $(SEED)) $(if $(HISTORIES),--histories $(HISTORIES)) --workers 2
 
 chaos: $(DEV_INSTALLED) ## kill real servers under load; KILLS=… on each database, DATABASE=sqlite or postgres, SEED=…, PEOPLE=…, STORMS=…
-	$(BIN)/python -m holdfast.testing.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(DATABASE),--database $(DATABASE)) $(if $(SEED),--seed $(SEED)) $(if $(PEOPLE),--people $(PEOPLE)) $(if $(STORMS),--storms $(STORMS))
+	$(BIN)/python -m chaos $(if $(KILLS),--kills $(KILLS)) $(if $(DATABASE),--database $(DATABASE)) $(if $(SEED),--seed $(SEED)) $(if $(PEOPLE),--people $(PEOPLE)) $(if $(STORMS),--storms $(STORMS))
 
 clean: ## remove .venv and every cache; ./data stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,10 +1,11 @@
-"""The numbers of the design (section 7), measured side by side with a bare proxy in one run.
+"""Benchmarks: latency, throughput, memory and size of Holdfast, measured side by side with a minimal proxy.
 
     make bench                          all but the slow ones
     python -m bench message crowd       only these
     python -m bench listing install     the slow ones, only by name
     python -m bench --quick --database postgres
 
-Nothing of this ships. Each measure is one file with a function `measure`; `__main__` lists them. `stage` starts the
-processes, `proxy` is the floor, `clients` speaks to both, `sampling` interleaves and summarises, `results` judges.
+Benchmarks are not in the distribution. Each is one file with a function `measure`; `__main__` lists them. `stage`
+starts the processes, `proxy` is the baseline, `clients` sends requests to both, `sampling` interleaves and summarises
+the samples, `results` compares them with their limits.
 """

@@ -56,7 +56,7 @@ SAVED = Path(__file__).parent / "results" / "latest.json"
 
 
 async def run(names: list[str], setting: Setting) -> tuple[list[Row], list[str]]:
-    """The rows, and the names of measures that broke; those do not cost us the others."""
+    """The rows, and the names of the benchmarks that failed; a failure does not stop the others."""
     rows: list[Row] = []
     broken: list[str] = []
     for name in names:
@@ -98,11 +98,11 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """0 if every bar is held, 1 if one is not, 2 if something could not be measured."""
+    """Exit code 0 if every limit is met, 1 if one is not, 2 if a benchmark failed."""
     options = arguments()
     names = [name for name in MEASURES if name in options.names or (not options.names and name not in ONLY_BY_NAME)]
     setting = Setting(options.database, options.quick)
-    gc.disable()  # a pause of ours would be taken for one of theirs
+    gc.disable()  # a garbage collection here would be measured as the server's time
     rows, broken = uvloop.run(run(names, setting))
     print(table(rows))
     save(rows, setting, SAVED if options.save else Path(tempfile.gettempdir()) / "holdfast-bench.json")

@@ -1,9 +1,9 @@
-"""Measure 8: how soon a cancel is felt, mid-stream and mid-tool.
+"""Benchmark 8: the time from a cancel request until the model call is closed or the tool's processes are dead.
 
-Mid-stream, the clock runs from the sending of the cancel until the model server sees its connection closed. The
-model server runs in this process, so that both ends of the time are read from one clock. Mid-tool, it runs until
-the tool's own process and the one that it started are both gone, which pidfds tell to the instant. They are found by
-the name that they take: the numbers that they know of themselves mean nothing outside their sandbox.
+During a stream, the time ends when the model server sees its connection closed. The model server runs in this process,
+so that both times come from one clock. During a tool, it ends when the tool's process and the process that it started
+are both gone, which pidfds signal at once. The processes are found by the name that they set: the pids that they see
+are those of their sandbox's namespace.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _row(measure: str, samples: list[float]) -> Row:
 
 
 async def _cancel_stream(client: HoldfastClient, model: ModelServer, number: int) -> float:
-    """A reply that began and hangs; the n-th of its kind."""
+    """Cancel a run whose reply has begun and hangs; `number` counts these runs."""
     agent_id = await client.make_agent()
     model.script(Say("Half a sentence"), Hang())
     async with client.opened(
@@ -90,7 +90,7 @@ async def _cancel_tool(client: HoldfastClient, model: ModelServer, agent_id: str
 
 
 async def _gone(pid: int) -> float:
-    """When a process that is not our child ended."""
+    """The time at which a process that is not our child ended."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[float] = loop.create_future()
     watch = os.pidfd_open(pid)

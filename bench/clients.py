@@ -1,7 +1,7 @@
-"""Thin HTTP clients for the three servers of a stage: Holdfast, the proxy, the model. Each call returns seconds.
+"""Minimal HTTP clients for the servers of a benchmark (Holdfast, the proxy, the model); each call returns its seconds.
 
-Raw aiohttp with kept-alive connections and bodies encoded before the clock starts: the SDK's own cost would blur
-what is compared. A time to the first token is the time until the first word of the reply is in our hands.
+They use raw aiohttp with keep-alive connections and bodies encoded before the time starts: the overhead of the SDK
+would distort the comparison. The time to the first token ends when the first word of the reply has arrived.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JSON = {"content-type": "application/json", "x-stainless-retry-count": "0"}  # a
 
 def new_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=3),  # servers hang up after 5 s
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=3),  # servers close idle connections after 5 s
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=120),
     )
@@ -36,7 +36,7 @@ class Http:
         self.url = url
 
     async def call(self, method: str, path: str, body: Any = None) -> Any:
-        """A request whose time nobody measures."""
+        """A request that is not measured."""
         async with self._session.request(method, self.url + path, data=orjson.dumps(body), headers=JSON) as response:
             answer = await response.read()
             if response.status >= 400:
@@ -44,14 +44,14 @@ class Http:
             return orjson.loads(answer)
 
     async def whole(self, path: str, body: bytes) -> float:
-        """The time of a request to its last byte."""
+        """The time of a request until the last byte of its response."""
         began = time.perf_counter()
         async with self.opened(path, body) as response:
             await response.read()
         return time.perf_counter() - began
 
     async def first_token(self, path: str, body: bytes) -> float:
-        """The time until the reply's first word came; the rest is read outside of it."""
+        """The time until the first word of the reply arrived; the rest is read after that."""
         began, seen = time.perf_counter(), 0.0
         async with self.opened(path, body) as response:
             async for chunk in response.content.iter_any():
@@ -92,7 +92,7 @@ class ModelClient(Http):
         await self.call("POST", "/script", replies)
 
     async def bodies(self, last: int) -> list[bytes]:
-        """The bodies of the newest requests, the newest last, as they came."""
+        """The raw bodies of the newest requests, the newest last."""
         received = (await self.call("GET", "/received"))["received"]
         return [orjson.dumps(one["body"]) for one in received[-last:]]
 

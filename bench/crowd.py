@@ -1,8 +1,8 @@
-"""Measure 4: 32 agents at once, against what the CPU allows by the cost of one.
+"""Benchmark 4: the throughput of 32 concurrent agents, compared with the maximum that the CPU cost of one allows.
 
-One agent alone shows how much CPU the server spends on a message; a core that did nothing else would answer so many
-in a second. The crowd must reach 60 % of that: what is missing is waiting that nobody overlaps. Server, model and
-this client share the machine, so the row also tells how much CPU the server got.
+One agent alone shows how much CPU time the server spends on a message, and so how many messages one core could answer
+in a second. The 32 agents must reach 60 % of that; the rest is time spent waiting. Server, model and this client share
+the machine, so the row also shows how much CPU time the server got.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def measure(setting: Setting) -> list[Row]:
 
 
 async def _alone(stage: Stage) -> float:
-    """CPU seconds of the server per message, with one agent that waits for each answer."""
+    """CPU seconds of the server per message, with one agent that waits for each response."""
     agents = [await stage.young_agent() for _ in range(ALONE_TURNS)]
     before = cpu_seconds(stage.server.pid)
     for agent_id in agents:

@@ -1,9 +1,9 @@
-"""A fleet of workers before one Postgres, as a model: what waits for what, with costs that were measured.
+"""A simulation of many workers on one Postgres, with measured costs, for the benchmark in `scaling`.
 
-Everything here is arithmetic on a clock of its own; `bench/scaling.py` measures the costs and asks the questions. A run
-costs the database and one worker some CPU and then waits for its model, which costs nobody anything. What is modelled
-in full is how runs are found: a hint wakes every worker, each looks into the table, and whoever finds nothing lets
-others go first (engine/work.py). The database has as many cores as it is given and serves in the order of asking.
+It computes with virtual time; `bench/scaling.py` measures the costs and runs it. A run costs the database and one
+worker some CPU time and then waits for its model, which costs nothing. How workers find runs is simulated in detail: a
+hint wakes every worker, each polls the table, and a worker that finds nothing pauses (engine/run/worker.py). The
+database has a number of cores and serves statements in order of arrival.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from holdfast.bus.carrier import GATHER_SECONDS
-from holdfast.engine.work import AT_ONCE, rest_seconds
+from holdfast.bus.base import GATHER_SECONDS
+from holdfast.engine.run.worker import AT_ONCE, backoff_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of one plain run, in seconds of CPU."""
+    """The costs of one plain run, in seconds of CPU time."""
 
     database: float
     worker: float
-    look: float  # the database's, when nothing is found
+    look: float  # of the database, for a poll that finds nothing
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Database:
     _free_at: list[float] = field(default_factory=list)
 
     def serve(self, now: float, cost: float) -> float:
-        """When a statement that is asked for now is done."""
+        """The time at which a statement that arrives now is done."""
         free = heapq.heappop(self._free_at) if len(self._free_at) >= self.cores else 0.0
         done = max(now, free) + cost
         heapq.heappush(self._free_at, done)
@@ -51,8 +51,8 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What came of it. Shares are of what the machines could do."""
+class FleetResult:
+    """The result of a simulation. Shares are of the machines' capacity."""
 
     runs: int
     database: float
@@ -61,24 +61,24 @@ class Seen:
     waits: list[float]
 
 
-def play(workers: int, rate: float, costs: Costs, *, cores: int, seconds: float, courteous: bool = True) -> Seen:
-    """So many runs a second for so long. `courteous` is whether those who found nothing let others go first."""
-    return _Play(workers, rate, costs, cores, seconds, courteous).run()
+def play(workers: int, rate: float, costs: Costs, *, cores: int, seconds: float, backoff: bool = True) -> FleetResult:
+    """Simulate `rate` runs a second. With `backoff` a worker pauses after an empty poll."""
+    return _Play(workers, rate, costs, cores, seconds, backoff).run()
 
 
 class _Play:
-    def __init__(self, workers: int, rate: float, costs: Costs, cores: int, seconds: float, courteous: bool) -> None:
+    def __init__(self, workers: int, rate: float, costs: Costs, cores: int, seconds: float, backoff: bool) -> None:
         self._random = Random(1)
         self._workers = [Worker() for _ in range(workers)]
         self._database = Database(cores)
-        self._rate, self._costs, self._seconds, self._courteous = rate, costs, seconds, courteous
+        self._rate, self._costs, self._seconds, self._backoff = rate, costs, seconds, backoff
         self._waiting: deque[float] = deque()
         self._waits: list[float] = []
         self._hint_at = -1.0
         self._events: list[tuple[float, int, str, Worker | None]] = []
         self._numbers = 0
 
-    def run(self) -> Seen:
+    def run(self) -> FleetResult:
         self._arrivals()
         while self._events:
             now, _, kind, worker = heapq.heappop(self._events)
@@ -96,7 +96,7 @@ class _Play:
                     self._look(now, worker)
         worked = len(self._waits) * self._costs.worker / (len(self._workers) * self._seconds)
         whole = self._database.cores * self._seconds
-        return Seen(
+        return FleetResult(
             len(self._waits), self._database.busy / whole, self._database.busy_with_looks / whole, worked, self._waits
         )
 
@@ -112,7 +112,7 @@ class _Play:
 
     def _accepted(self, now: float) -> None:
         self._waiting.append(now)
-        if self._hint_at < now:  # gathered with those that come within a moment
+        if self._hint_at < now:  # hints within a short time are sent as one
             self._hint_at = now + GATHER_SECONDS
             self._at(self._hint_at, "hint")
 
@@ -123,7 +123,7 @@ class _Play:
             self._at(self._database.serve(now, self._costs.look), "looked", worker)
 
     def _looked(self, now: float, worker: Worker) -> None:
-        """As engine/work.py does: again after a find, a pause after none."""
+        """As engine/run/worker.py does: poll again after a find, pause after an empty poll."""
         found = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
         for since in found:
             self._waits.append(now - since)
@@ -132,8 +132,8 @@ class _Play:
         worker.vain = 0 if found else worker.vain + 1
         if found:
             self._look(now, worker)
-        elif self._courteous:
+        elif self._backoff:
             worker.looking = True
-            self._at(now + rest_seconds(worker.vain) * self._random.random(), "rested", worker)
+            self._at(now + backoff_seconds(worker.vain) * self._random.random(), "rested", worker)
         elif worker.told:
             self._look(now, worker)

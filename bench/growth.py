@@ -1,8 +1,8 @@
-"""Measure 5: what the 400th turn of a conversation costs, over the 10th, apart from the model's own time.
+"""Benchmark 5: the time of the 400th turn of a conversation compared with the 10th, without the model's time.
 
-Old and young conversations take turns with each other, so both are measured in the same seconds: one agent is
-brought to 390 turns, others to 5; then turns 391 to 400 of the one alternate with turns 6 to 15 of the others. The
-model's own time is that of the very same bodies, posted straight to the model server and alternating too.
+Turns of old and young conversations alternate, so that both are measured under the same load: one agent gets 390 turns,
+others 5; then turns 391 to 400 of the one alternate with turns 6 to 15 of the others. The model's time is measured by
+sending the same bodies directly to the model server, alternating too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Measure 7: what an install without extras brings, in a fresh virtual environment. Slow, and it needs an index.
+"""Benchmark 7: the number and size of installed packages without extras. Slow, and it needs a package index.
 
-Counted are the packages that pip lists except pip itself, Holdfast included; weighed is the whole of site-packages
-except pip, compiled files included.
+It counts the packages that pip lists in a fresh virtual environment, with Holdfast and without pip itself, and the size
+of site-packages without pip, including compiled files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Measure 10: what the log under every stream costs. No bar of the design judges these; they are worth knowing.
+"""Benchmark 10: the cost of the event log behind every stream; informative, without limits.
 
-A long reply is streamed through Holdfast, which stores it, and without a log: as bytes straight from the model server,
-and decoded by the same provider code. A thousand subscribers sit on one run that says nothing, and on one that speaks,
-where one of them reads nothing until the run is over. A finished run is resumed from its middle.
+A long reply is streamed through Holdfast, which stores it, and without a log: as raw bytes from the model server, and
+decoded by the same provider code. A thousand subscribers follow one idle run, and one that streams, where one
+subscriber reads nothing until the run is over. A finished run is resumed from its middle.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from bench.model import FIRST_WORD
 from bench.results import Row
 from bench.sampling import Setting, interleaved, median_ms, resident_bytes
 from bench.stage import Stage, opened
-from holdfast.providers.calling import Post, Retries, call
-from holdfast.providers.http import Http
-from holdfast.providers.openai_chat_reply import ChatDecoder
+from holdfast.providers.http.client import Http
+from holdfast.providers.http.retries import Post, Retries, stream_with_retries
+from holdfast.providers.openai.chat_reply import ChatDecoder
 
 TOKENS = 2000
 ROUNDS, QUICK_ROUNDS = 20, 5
@@ -70,7 +70,7 @@ async def _tokens_per_second(stage: Stage, rounds: int) -> list[Row]:
         await stage.model.script(LONG)
         began = time.perf_counter()
         post = Post(f"{stage.model.url}/v1/chat/completions", {}, body)
-        async with aclosing(call(http, post, lambda: ChatDecoder("bench"), Retries())) as deltas:
+        async with aclosing(stream_with_retries(http, post, lambda: ChatDecoder("bench"), Retries())) as deltas:
             async for _ in deltas:
                 pass
         return time.perf_counter() - began
@@ -113,7 +113,7 @@ async def _memory_of_subscribers(stage: Stage, subscribers: int) -> Row:
 
 
 async def _a_run_before_a_crowd(stage: Stage, subscribers: int) -> list[Row]:
-    """The run's own time with everybody watching, over nobody watching; one of them reads nothing until it is over."""
+    """The run's duration with all subscribers compared with none; one subscriber reads nothing until it is over."""
     alone = await _duration_ms(stage, await _paced_run(stage))
     run_id = await _paced_run(stage)
     path = f"/v1/runs/{run_id}/stream"
@@ -134,7 +134,7 @@ async def _a_run_before_a_crowd(stage: Stage, subscribers: int) -> list[Row]:
 
 
 def _narrow(address: Any) -> socket.socket:
-    """A socket that takes next to nothing in unless somebody reads, so that the server feels it."""
+    """A socket with a tiny receive buffer, so that the server notices a client that does not read."""
     made = socket.socket(address[0], address[1], address[2])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     return made
@@ -163,7 +163,7 @@ async def _read(stage: Stage, path: str) -> bytes:
 
 
 async def _subscribe(stage: Stage, stack: AsyncExitStack, run_id: str, subscribers: int) -> None:
-    """Each has seen the run's first records and waits for more; the stack holds them."""
+    """Open streams that have received the run's first events and wait for more; the stack closes them."""
     for _ in range(subscribers):
         opening = stage.holdfast.opened(f"/v1/runs/{run_id}/stream", RESUME % 0)
         response = await stack.enter_async_context(opening)
@@ -171,7 +171,7 @@ async def _subscribe(stage: Stage, stack: AsyncExitStack, run_id: str, subscribe
 
 
 async def _start_run(stage: Stage, agent_id: str, *, to_its_end: bool) -> str:
-    """The id of a run that streams tokens and whose first one has come."""
+    """The id of a run that streams tokens and whose first token has arrived."""
     seen = b""
     async with stage.holdfast.opened(f"/v1/agents/{agent_id}/messages/stream", _streamed()) as response:
         async for chunk in response.content.iter_any():

@@ -1,4 +1,4 @@
-"""Measures 1 and 2: a message with a one-step answer, and the time to its first token, over the bare proxy's."""
+"""Benchmarks 1 and 2: the time of a one-step message and its time to first token, compared with the proxy."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _rows(taken: dict[str, list[float]]) -> list[Row]:
 
 
 def _calm(taken: dict[str, list[float]], ours: str, floor: str) -> str:
-    """The best tenth of both sides, which a busy machine moves least; the verdict is still the medians'."""
+    """The fastest tenth of both sides, which a busy machine affects least; the limit still applies to the medians."""
     quiet, quiet_floor = (percentile(taken[side], 0.1) * 1000 for side in (ours, floor))
     return (
         f"best tenth {quiet:.1f} over {quiet_floor:.1f} ms, {quiet / quiet_floor:.2f} ×, {quiet - quiet_floor:+.1f} ms"
@@ -66,7 +66,7 @@ def _calm(taken: dict[str, list[float]], ours: str, floor: str) -> str:
 
 
 async def _cpu_row(stage: Stage, rounds: int) -> Row:
-    """Where the time is spent with CPU and where with waiting is the first question of whoever tunes this."""
+    """How much of a message's time is CPU time; the first thing to know when tuning."""
     spent = []
     for _ in range(rounds):
         agent_id = await stage.young_agent()

@@ -1,4 +1,4 @@
-"""The model of the benchmarks as a process: the shipped `ModelServer` on uvloop, with one short reply for everything.
+"""Runs the benchmarks' model server as a process: `ModelServer` on uvloop, with one short reply to every request.
 
 Other replies are posted to its `/script`. It prints its URL and serves until it is killed.
 """

@@ -1,12 +1,12 @@
-"""The floor: a proxy that makes one durable insert per request and forwards the model call. Nobody could do less.
+"""The baseline of the benchmarks: a minimal proxy that makes one durable insert per request and calls the model.
 
-It stands on the same legs as Holdfast (uvicorn, httptools, uvloop; aiohttp towards the model; SQLite in WAL mode with
-synchronous=FULL, written on a thread), so the ratio shows what Holdfast does and not what it is built with.
+It uses the same libraries as Holdfast (uvicorn, httptools, uvloop; aiohttp for the model; SQLite in WAL mode with
+synchronous=FULL, written in a thread), so the ratio shows the cost of Holdfast itself and not of its libraries.
 
     python -m bench.proxy --model http://127.0.0.1:8900/v1 --database sqlite:////tmp/proxy.db
 
-`POST /send` waits for the whole reply and answers with its text; `POST /stream` passes the model's bytes on. Both
-take the model's own body. The insert is durable before the model is called, as in Holdfast.
+`POST /send` waits for the whole reply and returns its text; `POST /stream` forwards the model's bytes. Both
+take the body of a model request. The insert is durable before the model is called, as in Holdfast.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Proxy:
 
 
 def _text(line: bytes) -> str:
-    """The words of one event of the Chat Completions wire."""
+    """The text in one event of the Chat Completions API."""
     if not line.startswith(b"data: {"):
         return ""
     choices = orjson.loads(line[6:])["choices"]

@@ -1,4 +1,4 @@
-"""What was measured, against which bar, and the table that shows it. Plain values; nothing here measures."""
+"""The results of the benchmarks: values, their limits, and the table that shows both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Verdict = Literal["held", "NOT HELD", "noted"]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A limit for the value itself, for its ratio to the floor, or for what it adds to the floor."""
+    """A limit on the value itself, on its ratio to the baseline, or on its difference from the baseline."""
 
     of: Literal["value", "ratio", "added"]
     limit: float
@@ -31,7 +31,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table. Without a bar it is a number worth knowing, and judged by nobody."""
+    """One line of the table. Without a limit it is informative only."""
 
     measure: str
     value: float
@@ -69,7 +69,7 @@ class Row:
 
 
 def shown(value: float, unit: str) -> str:
-    """Three digits that matter."""
+    """The value with three significant digits."""
     number = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{number} {unit}".rstrip()
 
@@ -82,7 +82,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Words to the left, numbers to the right."""
+    """Aligned cells: text to the left, numbers to the right."""
     left = {0, 5}
     return [
         cell.ljust(width) if at in left else cell.rjust(width)

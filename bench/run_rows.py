@@ -1,10 +1,10 @@
-"""A million runs as rows, written in bulk, for the listing's measure. The same rows on SQLite and on Postgres.
+"""Writes a million runs in bulk for the listing benchmark; the same rows on SQLite and on Postgres.
 
-Indexes are dropped before and built after, as a restore does, which is five times as fast as keeping them up to date.
-What the rows are like is meant to be hard rather than even: one agent, one conversation, one project and one tool
-have a large share of all runs, others have next to none, and durations have a long tail. Nor are they independent, for
-a planner that believes so walks past a million runs to find none: the busy agent never fails and never pays, the busy
-template has neither a run in the background nor one in the busy project, and most failures are of one bad day.
+Indexes are dropped before and rebuilt after, as a restore does, which is five times as fast as keeping them up to date.
+The distribution is deliberately hard: one agent, one conversation, one project and one tool have a large share of all
+runs, others have almost none, and durations have a long tail. The columns are not independent either, because a planner
+that assumes independence scans a million runs to find none: the busy agent never fails and never pays, the busy
+template has neither background runs nor runs in the busy project, and most failures happened on one day.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from uuid import UUID
 
 from sqlalchemy import Engine, Table, func, insert, select, text
 
-from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
-from holdfast.storage.tables import agents, conversations, run_tools, runs
+from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.schema.record_tables import agents, conversations, run_tools, runs
 
 AGENTS = 200
 BUSY_SHARE = 0.3  # of the first agent, in all runs

@@ -1,7 +1,7 @@
-"""Taking samples so that a busy machine disturbs both sides alike, and putting them into one number.
+"""Takes interleaved samples, so that a busy machine affects all sides alike, and computes medians and percentiles.
 
-Every comparison is interleaved: a round takes one sample of each side, and the order turns round every time. A slow
-second then falls on all of them, and the ratio of the medians stays.
+A round takes one sample of each side, and the order is reversed every time. A slow second then affects all sides, and
+the ratio of the medians stays the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCHEDULER_CLOCK = 2
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the command line asked for."""
+    """The options of the command line."""
 
     database: str = "sqlite"
     quick: bool = False
@@ -34,7 +34,7 @@ class Setting:
 
 
 async def interleaved(rounds: int, sides: Mapping[str, Sample]) -> dict[str, list[float]]:
-    """Samples of every side, in seconds or whatever the sides return, the first rounds thrown away."""
+    """The samples of every side, in the unit that the sides return, without the warm-up rounds."""
     taken: dict[str, list[float]] = {name: [] for name in sides}
     order = list(sides)
     for number in range(-WARM_UP_ROUNDS, rounds):
@@ -72,9 +72,9 @@ def percentile(samples: Sequence[float], share: float) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time of a process with all its threads, to the nanosecond; its children are not in it.
+    """The CPU time of a process with all its threads, in nanosecond resolution, without its children.
 
-    The clock's number is made as clock_getcpuclockid(3) makes it; /proc/…/stat counts only hundredths of a second.
+    The clock's id is computed as clock_getcpuclockid(3) does; /proc/…/stat counts only hundredths of a second.
     """
     return time.clock_gettime((~pid << 3) | _SCHEDULER_CLOCK)
 
@@ -85,7 +85,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def processes_named(name: str) -> list[int]:
-    """The processes of this name on the whole machine, in whatever namespace; those that are dead already are not."""
+    """The live processes with this name on the whole machine, in any namespace."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -96,6 +96,6 @@ def processes_named(name: str) -> list[int]:
 
 
 def load_said() -> str:
-    """How busy the machine was, for whoever reads the table later."""
+    """A text about the machine's load, for the table."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     return f"load {load:.2f} on {cores} cores"

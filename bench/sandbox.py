@@ -1,8 +1,8 @@
-"""Measure: what the sandbox costs a call, how soon it kills, and whether thousands of calls leave anything behind.
+"""Benchmark of the sandbox: the time of a tool call, the time to kill one, and resource leaks after thousands of calls.
 
-All of it in this process, through `ProcessToolbox.run`, which is the whole path of a tool's call but for the engine.
-The floor is a bare fork: a Python process that has imported what a zygote has forks a child that does nothing and
-reaps it. Samples are interleaved, so a busy machine disturbs both.
+It calls `ProcessToolbox.run` in this process, which is the whole path of a tool call except for the engine. The
+baseline is a bare fork: a Python process with the same imports as a zygote forks a child that does nothing, and reaps
+it. Samples are interleaved, so that a busy machine affects both.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 from bench.results import Bar, Row
 from bench.sampling import Setting, interleaved, median_ms, percentile, processes_named, resident_bytes, timed, until
 from holdfast.ports.toolbox import ToolJob
-from holdfast.tools import linux
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.inside import linux
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
 ROUNDS, QUICK_ROUNDS = 300, 60
 KILLS, QUICK_KILLS = 100, 20
 SOAK_CALLS, QUICK_SOAK_CALLS = 5000, 500
-# A model's reply takes longer than this. Spares are there again by then, and their making has disturbed no sample.
+# A model's reply takes longer than this. By then the spare processes are forked again, so that affects no sample.
 PAUSE_SECONDS = 0.04
 WITH_SPARE, WITHOUT_SPARE, KILL = Bar("value", 3), Bar("value", 8), Bar("value", 50)
 NOTHING = Bar("value", 0)
@@ -68,7 +68,7 @@ def _sample(toolbox: ProcessToolbox) -> Callable[[], Awaitable[float]]:
 
 
 class _Floor:
-    """A process that forks when it is asked to, and says how long it took."""
+    """A process that forks on request and reports how long it took."""
 
     def __init__(self) -> None:
         pipe = subprocess.PIPE
@@ -123,7 +123,7 @@ def _call_row(measure: str, samples: list[float], floor: float, bar: Bar) -> Row
 
 
 async def _kill(toolbox: ProcessToolbox, number: int) -> float:
-    """From the cancel until the call has returned, and then nothing of it is alive."""
+    """The time from the cancel until the call has returned; after that none of its processes is alive."""
     mark = f"esc-{os.getpid() % 1000}-{number}"
     call = asyncio.create_task(toolbox.run(ToolJob("call", "escape", ESCAPERS, {"mark": mark}, "key")))
     await until(lambda: len(processes_named(mark)) == 10)
@@ -139,7 +139,7 @@ async def _soak(toolbox: ProcessToolbox, calls: int) -> list[Row]:
     async def some(count: int) -> None:
         for _ in range(count // 4):
             await asyncio.gather(*(toolbox.run(_add()) for _ in range(4)))
-        await asyncio.sleep(0.5)  # the last spares are made
+        await asyncio.sleep(0.5)  # until the last spare processes are forked
 
     await some(100)
     before = _held(toolbox)
@@ -155,9 +155,9 @@ async def _soak(toolbox: ProcessToolbox, calls: int) -> list[Row]:
 
 
 def _held(toolbox: ProcessToolbox) -> dict[str, int]:
-    """What this process and its zygote hold."""
+    """The open files, processes and memory of this process and its zygote."""
     server = toolbox.fork_servers[0]
-    zygote = linux.children_of(server.pid)[0] if server.cage.tier == "A" else server.pid
+    zygote = linux.children_of(server.pid)[0] if server.confinement.tier == "A" else server.pid
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
         "zygote's": len(os.listdir(f"/proc/{zygote}/fd")),

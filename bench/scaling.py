@@ -1,8 +1,8 @@
-"""How far one Postgres goes: 10, 100 and 1,000 workers before it, by a model with costs that are measured first.
+"""Benchmark of scaling: the capacity of one Postgres with 10, 100 and 1,000 workers, simulated with measured costs.
 
-Measured, on a private Postgres beside everything else: the CPU that Postgres, the worker and the server spend on a
-plain run, and what a look for work costs that finds nothing, beside ten thousand runs that others drive. Then
-`bench/fleet.py` plays fleets at 70 % of what their first bottleneck allows. docs/scaling.md tells what follows.
+On a private Postgres it measures the CPU time that Postgres, the worker and the server spend on a plain run, and the
+cost of a poll that finds nothing among ten thousand runs with other owners. Then `bench/fleet.py` simulates fleets at
+70 % of the capacity of their first bottleneck. docs/scaling.md has the conclusions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from bench.results import Row
 from bench.sampling import Setting, cpu_seconds, percentile
 from bench.stage import model_environment
 from holdfast.ports.clock import SystemClock
-from holdfast.storage.claiming import claim_next
-from holdfast.storage.database import make_engine
+from holdfast.storage.runs.claims import claim_next
+from holdfast.storage.sql.database import make_engine
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.script import Say
@@ -59,13 +59,12 @@ async def measure(setting: Setting) -> list[Row]:
 
 
 def _fleet(count: int, costs: Costs) -> Row:
-    """At 70 % of what the workers or the database can do, whichever is less; with a pause after a vain look, and
-    without."""
+    """A fleet at 70 % of the capacity of its workers or its database, whichever is less; with and without a pause after
+    an empty poll."""
     of_workers, of_database = count / costs.worker, CORES / costs.database
     rate = LOAD * min(of_workers, of_database)
     polite, herd = (
-        play(count, rate, costs, cores=CORES, seconds=RUNS_PLAYED / rate, courteous=courteous)
-        for courteous in (True, False)
+        play(count, rate, costs, cores=CORES, seconds=RUNS_PLAYED / rate, backoff=backoff) for backoff in (True, False)
     )
     note = (
         f"70 % of what the {'workers' if of_workers < of_database else 'database'} can do; "
@@ -106,7 +105,7 @@ def _spent(watcher: psycopg.Connection, worker: ServerProcess, api: ServerProces
 def _look(url: str, looks: int) -> float:
     engine, now = make_engine(url), SystemClock().now()
     with engine.begin() as connection:
-        connection.exec_driver_sql("SET LOCAL session_replication_role = replica")  # their conversations are made up
+        connection.exec_driver_sql("SET LOCAL session_replication_role = replica")  # no foreign keys
         connection.exec_driver_sql(HELD, {"until": int(now.timestamp() + 3600) * 1_000_000, "count": HELD_RUNS})
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("ANALYZE runs")

@@ -1,10 +1,10 @@
-"""The processes of a benchmark, each a real one on loopback: Holdfast, the bare proxy, the model server.
+"""Starts the processes of a benchmark on loopback: Holdfast, the minimal proxy and the model server.
 
     async with opened(setting) as stage:
         agent_id = await stage.holdfast.make_agent()
         seconds = await stage.holdfast.send(agent_id)
 
-A stage is new and empty; measures do not share one, so that none inherits the rows of another.
+A stage is new and empty; benchmarks do not share one, so that none sees the rows of another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Stage:
     _turns: int = field(default=TURNS_PER_AGENT)
 
     async def young_agent(self) -> str:
-        """An agent with fewer than ten turns behind it, so that all samples are of like conversations."""
+        """An agent with fewer than ten turns, so that all samples are of similar conversations."""
         if self._turns >= TURNS_PER_AGENT:
             self._agent_id, self._turns = await self.holdfast.make_agent(), 0
         self._turns += 1
@@ -77,7 +77,7 @@ def model_environment(model_url: str) -> dict[str, str]:
 
 @contextmanager
 def process(module: str, *options: str) -> Iterator[str]:
-    """A module of ours as a process; gives the URL that it prints."""
+    """Run a module as a process; yields the URL that it prints."""
     started = subprocess.Popen([sys.executable, "-m", module, *options], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert started.stdout is not None
@@ -107,7 +107,7 @@ def database(asked: str) -> Iterator[tuple[str, str]]:
 
 
 async def answers(client: ProxyClient, seconds: float = 10.0) -> None:
-    """Wait until somebody listens."""
+    """Wait until the proxy responds."""
     async with asyncio.timeout(seconds):
         while True:
             try:

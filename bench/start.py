@@ -1,6 +1,6 @@
-"""Measure 6: a cold start, from the process's birth to its first answered request; the proxy's beside it.
+"""Benchmark 6: the time of a cold start until the first response, compared with the proxy.
 
-The first start makes the database; a later one finds it. Both are held to the bar.
+The first start creates the database; a later one finds it. The limit applies to both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def measure(setting: Setting) -> list[Row]:
 
 
 async def _start(server: ServerProcess) -> float:
-    """Until a listing of agents is answered, which needs the database and not only the port."""
+    """The time until a listing of agents responds, which needs the database and not only the port."""
     async with new_session() as session:
         began = time.perf_counter()
         server.start()

@@ -1,8 +1,8 @@
-"""Measure 13: CPU per streamed token through each wire, over that of plain HTTP and JSON decoding, in the same run.
+"""Benchmark 13: CPU time per streamed token for each provider API, compared with plain HTTP and JSON decoding.
 
-Many streams at once, each token in a chunk of its own, from a model server in another process; what is counted is the
-CPU time of this one. The floor reads the same bytes with the same client, cuts them into events and decodes each as
-JSON, and does nothing with them. Ours also understands them, gathers the reply and watches the clock.
+Many streams run at once, each token in its own chunk, from a model server in another process; the CPU time of this
+process is measured. The baseline reads the same bytes with the same client, splits them into events and decodes each as
+JSON. Holdfast also interprets them, builds the reply and enforces timeouts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.sampling import Setting
 from bench.stage import process
 from holdfast.core.model import ModelRequest, ReplyDone
 from holdfast.ports.model import Model
-from holdfast.providers.catalog import make
+from holdfast.providers.factory import make
 from holdfast.testing.model_contract import simple_request
 
 TOKENS = 60
@@ -44,7 +44,7 @@ async def measure(setting: Setting) -> list[Row]:
 
 
 def _wires(url: str) -> list[tuple[str, Model, ModelRequest, str]]:
-    """Each wire with a request, and where a plain client would send it."""
+    """Each provider API with a request and its URL."""
     ask = simple_request("Speak.")
     openai = {"api_key": "bench", "base_url": f"{url}/v1"}
     return [
@@ -96,7 +96,7 @@ async def _cpu_of(stream: Streams, crowd: int) -> float:
 
 
 async def _plainly(session: aiohttp.ClientSession, url: str, body: bytes) -> None:
-    """Plain HTTP and JSON decoding: what anybody who streams pays."""
+    """The baseline: plain HTTP and JSON decoding."""
     rest = b""
     async with session.post(url, data=body, headers={"content-type": "application/json"}) as response:
         async for chunk in response.content.iter_any():

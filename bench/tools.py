@@ -1,8 +1,8 @@
-"""Measure 3: a step with a trivial sandboxed tool.
+"""Benchmark 3: the time of a step with a trivial sandboxed tool.
 
-Two readings of "what the step costs", both against the same bar. *Added* is honest about one step: a turn with one
-tool call, less a plain turn, less the model's own time for its one more reply. *Whole* is stricter: the turn with
-the tool call, less the model's time for its two replies; all that Holdfast does for the request is in it.
+Two values with the same limit: *added* is the turn with one tool call minus a plain turn, minus the model's time for
+its additional reply. *Whole* is stricter: the turn with the tool call minus the model's time for its two replies, so it
+includes everything that Holdfast does for the request.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def measure_depth(fathoms: int) -> str:
 CALL = [{"step": "Call", "name": "measure_depth", "arguments": {"fathoms": 7}}]
 
 
-class Keepers:
-    """Agents with the tool, a new one every few turns; plain and tool turns come to each in equal numbers."""
+class ToolAgents:
+    """Agents with the tool, a new one every few turns; each gets equal numbers of plain and tool turns."""
 
     def __init__(self, stage: Stage, tool_id: str) -> None:
         self._stage = stage
@@ -61,8 +61,8 @@ class Keepers:
 
 async def measure(setting: Setting) -> list[Row]:
     async with opened(setting) as stage:
-        keepers = Keepers(stage, await stage.holdfast.make_tool(SOURCE))
-        calling, answering = await keepers.bodies()
+        agents = ToolAgents(stage, await stage.holdfast.make_tool(SOURCE))
+        calling, answering = await agents.bodies()
 
         async def model_calling() -> float:
             await stage.model.script(CALL)
@@ -71,8 +71,8 @@ async def measure(setting: Setting) -> list[Row]:
         taken = await interleaved(
             setting.count(ROUNDS, QUICK_ROUNDS),
             {
-                "tool": keepers.tool_turn,
-                "plain": keepers.plain_turn,
+                "tool": agents.tool_turn,
+                "plain": agents.plain_turn,
                 "calling": model_calling,
                 "answering": lambda: stage.model.send(answering),
             },

@@ -1,6 +1,6 @@
-"""Servers and workers on one Postgres: what the hop between processes costs, and what a run costs the database.
+"""Benchmark of servers and workers on one Postgres: the cost of separate processes, and of a run in the database.
 
-The floor is a server of the same Postgres that drives its runs itself. Postgres is private, on disk, with fsync.
+The baseline is a server on the same Postgres that works on its runs itself. Postgres is private, on disk, with fsync.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REPLY = Say("Only water, and a light that turns.")
 
 @dataclass(slots=True)
 class Site:
-    """An API that drives nothing with one worker; and, on a database of its own, a server that does both."""
+    """An API server with one worker; and, on another database, a server that does both."""
 
     api: HoldfastClient
     both: HoldfastClient
@@ -71,7 +71,7 @@ async def measure(setting: Setting) -> list[Row]:
 
 
 async def _hop(site: Site, setting: Setting) -> Row:
-    """The same message, with and without another process in between."""
+    """The time of a message with a separate worker process, compared with one process."""
     agents = {"through": await site.api.make_agent(), "itself": await site.both.make_agent()}
     taken = await interleaved(
         setting.count(ROUNDS, QUICK_ROUNDS),
@@ -91,7 +91,7 @@ async def _hop(site: Site, setting: Setting) -> Row:
 
 
 async def _begun(site: Site, session: aiohttp.ClientSession, agent_id: str) -> str:
-    """A run whose model hangs, streamed by the API; its id."""
+    """Start a run whose model hangs, streamed by the API server; returns its id."""
     site.model.script(Hang())
     before = len(site.model.received)
     body = message("Look out.", background=True, streaming=True, stream_tokens=True)
@@ -103,7 +103,7 @@ async def _begun(site: Site, session: aiohttp.ClientSession, agent_id: str) -> s
 
 
 async def _cancel(site: Site, session: aiohttp.ClientSession, setting: Setting) -> Row:
-    """Asked of the API, until the worker's connection to the model is closed."""
+    """The time from a cancel request to the API server until the worker's connection to the model is closed."""
     samples = []
     agent_id = await site.api.make_agent()
     for _ in range(setting.count(CANCELS, QUICK_CANCELS)):
@@ -129,7 +129,7 @@ async def _disconnected(hanging: Received) -> float:
 
 
 async def _burst(site: Site, setting: Setting, workers: int) -> Row:
-    """Many runs at once, each in a conversation of its own, until the last has ended."""
+    """The time of many concurrent runs, each in its own conversation, until the last has ended."""
     count = setting.count(BURST, QUICK_BURST)
     agents = [await site.api.make_agent() for _ in range(count)]
     began = time.perf_counter()
@@ -144,7 +144,7 @@ async def _burst(site: Site, setting: Setting, workers: int) -> Row:
 
 
 async def _cost(site: Site, setting: Setting) -> list[Row]:
-    """What a plain run leaves in Postgres: transactions, log volume, and bytes kept."""
+    """The cost of a plain run in Postgres: transactions, WAL volume and stored bytes."""
     count = setting.count(ROUNDS, QUICK_ROUNDS)
     agent_id = await site.api.make_agent()
     with psycopg.connect(site.database, autocommit=True) as database:
@@ -183,7 +183,7 @@ def _counters(database: psycopg.Connection) -> tuple[int, int, int]:
 
 
 async def _takeover(site: Site, session: aiohttp.ClientSession, setting: Setting) -> Row:
-    """A worker is killed in the middle of a model call; until another worker of the machine has the answer."""
+    """The time from killing a worker during a model call until another worker of the machine has the reply."""
     samples = []
     for _ in range(setting.count(KILLS, QUICK_KILLS)):
         agent_id = await site.api.make_agent()

@@ -1,4 +1,4 @@
-"""What every test may ask for, in which order tests run, and which stay together. Fixtures live beside this one."""
+"""Shared pytest configuration: loads the fixtures, orders the tests, and keeps tests of one module in one worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ("postgres_fixture", "redis_fixture", "database_fixture", "server_fixture")
 
-LONGEST_FIRST = ("tests/chaos/", "tests/simulator/", "tests/clients/test_approval_matrix.py")
+LONGEST_FIRST = ("tests/chaos/", "tests/simulator/", "tests/clients/test_approval_matrix.py", "tests/api/test_fuzz.py")
 SHARING = (
     *(
         "tests/clients/",
@@ -20,18 +20,23 @@ SHARING = (
         "tests/storage/test_run_listing.py",
         "tests/storage/test_run_copies.py",
     ),
-    *("tests/api/test_bad_input.py", "tests/api/test_sending_twice.py", "tests/api/test_runs.py"),
+    *(
+        "tests/api/test_bad_input.py",
+        "tests/api/test_hostile_bodies.py",
+        "tests/api/test_sending_twice.py",
+        "tests/api/test_runs.py",
+    ),
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A long test that begins last keeps one worker busy while the others have nothing left to do."""
+    """Run the long tests first: a long test that begins last would keep one worker busy while the others are idle."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST_FIRST))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Tests that share a server, or rows, of their module stay in one worker: scattered, each would make them again."""
+    """Keep tests that share a server or rows of their module in one worker; otherwise each worker would create them."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):

@@ -1,4 +1,4 @@
-"""`database_url`: a test that asks for it runs twice, on SQLite and on a real Postgres, on a fresh database each time.
+"""The fixture `database_url`: its tests run twice, on SQLite and on a real Postgres, with a fresh database each time.
 
 The schema is migrated once per worker and copied, since a migration costs more than most tests. `empty_database_url`
 is for tests of the migrations themselves.
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.storage.database import make_engine
-from holdfast.storage.migrate import migrate
+from holdfast.storage.schema.migrate import migrate
+from holdfast.storage.sql.database import make_engine
 from holdfast.testing.postgres import PostgresServer
 
 _numbers = count(1)

@@ -1,7 +1,7 @@
-"""Processes that give up something before they start: the user they are, namespaces, landlock.
+"""Runs code in a process without some privileges: as another user, without namespaces, without landlock.
 
-A filter answers EPERM to namespaces as Docker's does, and ENOSYS to landlock as an old kernel does. As root this needs
-an interpreter that another user can execute; one under /root is none, and the system's own takes its place.
+A seccomp filter returns EPERM for namespaces as Docker's does, and ENOSYS for landlock as an old kernel does. As root
+this needs an interpreter that another user can execute; if ours is under /root, the system's is used.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pytest
 
 SOURCES = Path(__file__).parents[1] / "src"
 SOMEBODY = 54_321
-# Its arguments: what is denied, as words; who to become, or 0.
+# Its arguments: the names of what is denied; the uid to change to, or 0.
 GIVE_UP = """
 import errno, os, sys
-from holdfast.tools import linux, seccomp
+from holdfast.tools.inside import linux, seccomp
 
 denied, uid = sys.argv.pop(1).split(), int(sys.argv.pop(1))
 if uid:
@@ -36,7 +36,7 @@ if denied:
         number, refusal = numbers[name]
         lines += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | refusal)]
     linux.gain_no_privileges()
-    seccomp.Filter([*lines, (0x06, 0, 0, 0x7FFF0000)]).wear()
+    seccomp.Filter([*lines, (0x06, 0, 0, 0x7FFF0000)]).apply()
 """
 
 
@@ -56,7 +56,7 @@ def python_for_everyone() -> str | None:
 
 
 def argv(code: str, denied: str, uid: int, *arguments: str) -> list[str]:
-    """The command that runs this code after giving up. Skips the test where that cannot be shown."""
+    """The command that runs this code without the privileges. Skips the test if the machine does not allow that."""
     if os.uname().machine != "x86_64":
         pytest.skip("the numbers of these filters are those of x86-64")
     python = python_for_everyone()
@@ -68,7 +68,7 @@ def argv(code: str, denied: str, uid: int, *arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Where our sources and libraries are, for an interpreter that is not this one."""
+    """Environment variables that let another interpreter find our sources and libraries."""
     return {"PATH": os.environ["PATH"], "PYTHONPATH": f"{SOURCES}:{sysconfig.get_path('purelib')}"}
 
 

@@ -1,13 +1,13 @@
-"""An MCP server of the tests, made with the official package and run in a process of its own.
+"""Starts an MCP server for tests, made with the official package, in its own process.
 
     with Peer("streamable_http", folder) as peer:
         client.mcp_servers.create(server_name="shop", config={"server_url": peer.url, ...})
-        peer.heard("begin")      # waits until a tool has noted that it began
+        peer.heard("begin")      # waits until a tool has recorded that it began
         peer.kill()              # as kill -9 does
         peer.start()             # again, on the same port
 
-Its tools note what they do in a file, so a test can see every effect. `legacy_http` is a server that has never heard of
-the protocol's newer handshake, as most in the field; `stdio` is only a command for others to start.
+Its tools record what they do in a file, so a test can see every effect. `legacy_http` is a server without the
+protocol's newer handshake, like most in use; `stdio` is only a command for others to start.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Peer:
 
     @property
     def config(self) -> dict[str, Any]:
-        """How a client describes it."""
+        """The configuration with which a client creates it."""
         if self.kind == "stdio":
             return {"mcp_server_type": "stdio", "command": self.command[0], "args": self.command[1:]}
         return {"mcp_server_type": "sse" if self.kind == "sse" else "streamable_http", "server_url": self.url}
@@ -67,7 +67,7 @@ class Peer:
         self._process.wait()
 
     def freeze(self) -> None:
-        """It takes connections and says nothing."""
+        """Suspend it: it accepts connections and does not respond."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -80,7 +80,7 @@ class Peer:
         return [note for note in found if what is None or note["what"] == what]
 
     def heard(self, what: str, times: int = 1) -> list[dict[str, Any]]:
-        """Waits until this was noted so often; another process writes the file, so there is nothing to await."""
+        """Wait until this was recorded `times` times. Another process writes the file, so this has to poll."""
         deadline = time.monotonic() + WAIT_SECONDS
         while len(found := self.notes(what)) < times:
             assert time.monotonic() < deadline, f"{what} was not noted {times} times: {self.notes()}"

@@ -1,4 +1,4 @@
-"""The MCP server that `mcp_peer` starts: what kind, which port and where to note things come as arguments."""
+"""The MCP server that `mcp_peer` starts; its arguments are the kind, the port and the file for its records."""
 
 from __future__ import annotations
 
@@ -71,6 +71,15 @@ def picture() -> list[Any]:
 def fails() -> str:
     """Fails."""
     raise ToolError("no such customer")
+
+
+@server.tool()
+def repeat_headers(fail: bool, ctx: Context) -> str:
+    """Say what was sent, as servers do that do not like a token."""
+    said = json.dumps(dict(ctx.headers or {}))
+    if fail:
+        raise ToolError(said)
+    return said
 
 
 @server.tool()

@@ -1,4 +1,4 @@
-"""How tests use MCP tools through an agent, with the official client."""
+"""Helpers for tests that use MCP tools through an agent, with the official client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def said(client: Letta, agent_id: str, text: str, **options: Any) -> Any:
 
 
 def returns(client: Letta, agent_id: str, text: str) -> list[Any]:
-    """What the tools returned that the message asked for."""
+    """The tool returns of the turn that this message starts."""
     answer = said(client, agent_id, text)
     assert answer.stop_reason.stop_reason == "end_turn"
     return [message for message in answer.messages if message.message_type == "tool_return_message"]

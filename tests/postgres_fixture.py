@@ -1,6 +1,6 @@
-"""A real Postgres for any test that asks: `postgres_url` is a fresh, empty database, gone after the test.
+"""The fixture `postgres_url`: a fresh, empty database on a real Postgres, dropped after the test.
 
-One server for each pytest worker, started when its first test asks (about a second); after that a database costs
+Each pytest worker starts one server when its first test needs it (about a second); after that a database costs
 30 ms. A suite that needs the tables in place makes them once in a database of its own and copies it for each test:
 `postgres_server.create_database(name, template=...)`.
 """

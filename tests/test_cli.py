@@ -1,4 +1,4 @@
-"""The command line, as processes."""
+"""Tests of the command line, run as processes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 
 from holdfast import __version__
-from holdfast.cli.serve import greeting
+from holdfast.cli.serve import startup_banner
 from holdfast.settings import Settings
-from holdfast.storage.migrate import HEAD
+from holdfast.storage.schema.migrate import HEAD
 from server_fixture import StartedAnew
 
 
@@ -35,19 +35,19 @@ def test_migrate_says_where_the_database_was_and_is(tmp_path: Path) -> None:
 
 
 def test_doctor_says_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
-    told = holdfast("doctor", "--database", f"sqlite:///{tmp_path}/x.db")
-    assert told.returncode == 0
-    assert "demo: 1 models" in told.stdout
-    assert "OPENAI_API_KEY" in told.stdout
+    checked = holdfast("doctor", "--database", f"sqlite:///{tmp_path}/x.db")
+    assert checked.returncode == 0
+    assert "demo: 1 models" in checked.stdout
+    assert "OPENAI_API_KEY" in checked.stdout
     unreachable = holdfast("doctor", "--database", "postgresql://nobody@127.0.0.1:1/none")
     assert unreachable.returncode == 1
     assert "cannot be reached" in unreachable.stdout
 
 
 def test_the_greeting_names_the_providers_that_are_set_up() -> None:
-    assert "set OPENAI_API_KEY" in greeting(Settings.from_environment({}))
+    assert "set OPENAI_API_KEY" in startup_banner(Settings.from_environment({}))
     keys = {"OPENAI_API_KEY": "a", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "GEMINI_API_KEY": "b"}
-    assert "of openai-proxy, google_ai, and demo/rehearsal" in greeting(Settings.from_environment(keys))
+    assert "of openai-proxy, google_ai, and demo/rehearsal" in startup_banner(Settings.from_environment(keys))
 
 
 def test_serve_refuses_to_be_reachable_without_a_password(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_two_servers_on_one_sqlite_file_are_one_too_many(tmp_path: Path) -> None
         assert "Another Holdfast is serving" in refused.stdout + refused.stderr
 
 
-def test_a_server_says_goodbye_when_asked_to_stop(tmp_path: Path) -> None:
+def test_a_graceful_shutdown_logs_no_traceback(tmp_path: Path) -> None:
     server = StartedAnew(f"sqlite:///{tmp_path}/x.db")
     server.start()
     assert server.stop() == 0
@@ -78,7 +78,7 @@ def test_a_server_says_goodbye_when_asked_to_stop(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_asked_to_stop_takes_no_longer_than_it_was_given(tmp_path: Path) -> None:
-    """Streams and runs share the time: a stream does not use up some of it before the runs get all of it."""
+    """Streams and runs share the shutdown time: the runs do not get all of it after the streams have used some."""
     with StartedAnew(f"sqlite:///{tmp_path}/x.db", HOLDFAST_SHUTDOWN_SECONDS="6") as server:
         agents = f"{server.url}/v1/agents/"
         agent = httpx.post(agents, json={"model": "demo/rehearsal", "name": "slow"}, timeout=30).json()

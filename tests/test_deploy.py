@@ -1,4 +1,4 @@
-"""The files in deploy/ are true: they parse, and every variable, command and path in them exists."""
+"""Tests of the files in deploy/: they parse, and every variable, command and path in them exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The docs tell what the code does: lifecycles as the tables have them, every setting, and no link into nowhere."""
+"""Tests that the docs match the code: lifecycle diagrams, the settings page, and no broken links."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from docs.draw import PAGES as GENERATED
+from docs.draw import first_line
 from holdfast.core.lifecycle import CALL_CHANGES, RUN_CHANGES
 from holdfast.settings import Description, describe
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SOURCE = ROOT / "src/holdfast"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
 REDRAW = "run .venv/bin/python docs/draw.py"
 
 ARROW = re.compile(r"^\s*(\w+) --> (\w+)", re.MULTILINE)
@@ -68,6 +71,60 @@ def listed() -> list[Description]:
 
 def test_the_settings_page_lists_what_the_server_reads() -> None:
     assert listed() == describe(), REDRAW
+
+
+# ---- generated pages ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_generated_page_is_up_to_date(name: str) -> None:
+    assert page(name) == GENERATED[name](), REDRAW
+
+
+def test_the_file_map_lists_every_file_but_migrations() -> None:
+    map_of_files = page("ARCHITECTURE.md").split("\n## File map\n", 1)[1]
+    listed_files = re.findall(r"^- `(\w+\.py)`", map_of_files, re.MULTILINE)
+    files = [file for file in SOURCE.rglob("*.py") if "migrations" not in file.parts and file.name != "__init__.py"]
+    assert sorted(listed_files) == sorted(file.name for file in files), REDRAW
+
+
+def test_the_first_line_of_a_docstring_goes_on_to_the_end_of_its_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text('"""Reads requests and\nwrites responses.\n\nThe rest is detail.\n"""\n')
+    assert first_line(file) == "Reads requests and writes responses."
+
+
+# ---- named files and long lines -------------------------------------------------------------------------------------
+
+NAMED_FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|yaml|svg))(?::[^`]*)?`")
+MOST_CHARACTERS = 140
+# The settings page is a generated table, whose rows cannot be wrapped. The others are still to be shortened.
+MAY_BE_WIDE = re.compile(r"docs/(settings|models|sandbox|vendors)\.md|docs/decisions/(0016|0021|0022|0023)-.*")
+
+
+def missing_files(text: str) -> list[str]:
+    """Files named in backticks with their folder, from the root of the repository or from src/holdfast, that do not
+    exist. A name without a folder is a file of the folder that the sentence is about."""
+    named = {name for name in NAMED_FILE.findall(text) if "/" in name}
+    return sorted(name for name in named if not (ROOT / name).exists() and not (SOURCE / name).exists())
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_named_file_exists(file: Path) -> None:
+    assert missing_files(file.read_text(encoding="utf-8")) == []
+
+
+def test_a_named_file_that_does_not_exist_is_found() -> None:
+    assert missing_files("`core/loop.py` `tests/test_docs.py` `core/gone.py` `gone.py`") == ["core/gone.py"]
+
+
+NARROW = [file for file in PAGES if not MAY_BE_WIDE.fullmatch(file.relative_to(ROOT).as_posix())]
+
+
+@pytest.mark.parametrize("file", NARROW, ids=lambda file: str(file.relative_to(ROOT)))
+def test_no_line_is_too_long(file: Path) -> None:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert [number for number, line in enumerate(lines, 1) if len(line) > MOST_CHARACTERS] == []
 
 
 # ---- links ----------------------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""The shape of the source: what core may import, how files begin and how long they get.
+"""Tests of the source layout: what core and the sandbox may import, docstrings, folder and file sizes.
 
-import-linter draws the walls between our rooms; it cannot see the standard library, so that part is here.
+import-linter checks imports between our packages; it cannot see the standard library, so that part is here.
 """
 
 import ast
+import sys
 import tomllib
 from pathlib import Path
 
@@ -14,8 +15,9 @@ SOURCE = ROOT / "src/holdfast"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 MOST_LINES = 400
+MOST_FILES = 18
 
-# Only what computes: no clock, no chance, no ids, no waiting, no outside world.
+# Only modules that compute: no clock, no randomness, no ids, no waiting, no I/O.
 CORE_MAY_IMPORT = {
     "__future__",
     "abc",
@@ -43,7 +45,7 @@ CORE_MAY_IMPORT = {
     "unicodedata",
 }
 
-# datetime is a value; these ask what time it is.
+# datetime is allowed as a value; these functions read the clock.
 CLOCK_READS = {"now", "utcnow", "today"}
 
 ADAPTERS = {"storage", "bus", "providers", "outbound", "tools"}
@@ -97,6 +99,31 @@ def test_the_check_of_core_sees_a_forbidden_import(line: str) -> None:
 
 def test_the_check_of_core_sees_a_reading_of_the_clock() -> None:
     assert clock_reads(ast.parse("from datetime import datetime, UTC\nstamp = datetime.now(UTC)")) == [2]
+
+
+def foreign_to_the_sandbox(names: set[str]) -> set[str]:
+    ours = {name for name in names if (name + ".").startswith("holdfast.tools.inside.")}
+    return {name for name in names - ours if name.split(".")[0] not in sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("file", sorted((SOURCE / "tools/inside").rglob("*.py")), ids=in_source)
+def test_what_runs_inside_the_sandbox_imports_the_standard_library_only(file: Path) -> None:
+    assert foreign_to_the_sandbox(imported_by(tree_of(file))) == set()
+
+
+@pytest.mark.parametrize(
+    "line", ["import orjson", "from holdfast.core import errors", "from holdfast.tools import mcp"]
+)
+def test_the_check_of_the_sandbox_sees_a_forbidden_import(line: str) -> None:
+    assert foreign_to_the_sandbox(imported_by(ast.parse(f"def late():\n    {line}"))) != set()
+
+
+@pytest.mark.parametrize("folder", sorted({file.parent for file in FILES}), ids=in_source)
+def test_a_folder_is_one_idea(folder: Path) -> None:
+    if folder.name == "versions":
+        return  # one file for each migration
+    files = [file for file in folder.glob("*.py") if file.name != "__init__.py"]
+    assert len(files) <= MOST_FILES, f"{in_source(folder)} has {len(files)} files; find the second idea in it"
 
 
 @all_files

@@ -1,4 +1,4 @@
-"""What the environment means: names, older names, defaults, and what is said about a bad value."""
+"""Tests of the settings from environment variables: names, older names, defaults, and errors for bad values."""
 
 from dataclasses import fields
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Waiting for what has no event of its own in this process: a row at a server, a line in a log."""
+"""A polling helper for conditions without an event in this process: a row on a server, a line in a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PATIENCE_SECONDS = 30.0
 
 
 def until(happened: Callable[[], T]) -> T:
-    """What it gives once that is something."""
+    """Poll `happened` until its result is truthy, and return that."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (given := happened()):
         assert time.monotonic() < deadline, "it did not happen"

@@ -1,4 +1,4 @@
-"""A package index of our own, as files: so that tests can install packages without leaving the machine."""
+"""Builds a local package index of wheel files, so that tests can install packages without network access."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def wheel(index: Path, name: str, version: str, source: str) -> None:
-    """Add a wheel of one module to the index, as an index keeps it."""
+    """Add a wheel with one module to the index."""
     info = f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": source,

@@ -1,6 +1,6 @@
-"""A real server over real HTTP for the tests of the API, on SQLite and on Postgres, and the official SDK to drive it.
+"""Fixtures of the API tests: a real server over HTTP, on SQLite and on Postgres, and the official SDK as its client.
 
-`serving` is the one place where the application is built.
+`serving` is the only place that builds the application.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ START_SECONDS = 30.0
 
 @contextmanager
 def serving(database_url: str, data_dir: Path, **more: str) -> Iterator[str]:
-    """The whole application on a free port; gives its address."""
+    """Run the whole application on a free port and yield its URL."""
     environment = {
         "HOLDFAST_DATABASE": database_url,
         "HOLDFAST_DATA_DIR": str(data_dir),
@@ -55,7 +55,8 @@ def serving(database_url: str, data_dir: Path, **more: str) -> Iterator[str]:
         _IDLE.append(app)
 
 
-# FastAPI makes an application's routes at its first request, which takes longer than most tests; so they are kept.
+# FastAPI builds an application's routes at their first request, which takes longer than most tests, so applications
+# are used again.
 _IDLE: list[FastAPI] = []
 
 
@@ -97,14 +98,14 @@ def client(address: str) -> Iterator[Letta]:
 
 @pytest.fixture
 def http(address: str) -> Iterator[httpx.Client]:
-    """Plain requests, as an older client or a script makes them."""
+    """A plain HTTP client, which sends what an older client or a script would."""
     with httpx.Client(base_url=address, headers={"user-agent": "curl/8.0"}, timeout=30) as plain:
         yield plain
 
 
 @pytest.fixture
 def vendor() -> Iterator[ModelServer]:
-    """A model server on the vendors' wires, in a loop and a thread of its own. Scripted from the test's thread."""
+    """A fake model server that speaks the vendors' protocols, in a thread with its own event loop. Tests script it."""
     loop, up = asyncio.new_event_loop(), threading.Event()
     server, down = ModelServer(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What is attached to agents over HTTP: tools with their approvals, blocks by label."""
+"""The routes for an agent's tools, their approval rules, and its blocks by label."""
 
 import httpx
 import pytest

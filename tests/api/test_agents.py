@@ -1,4 +1,4 @@
-"""Agents over HTTP, as the official client makes them."""
+"""Create agents over HTTP with the official client."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -95,12 +95,12 @@ def test_a_tool_that_wants_approval_brings_its_rule(client: Letta) -> None:
     assert [(rule.type, rule.tool_name) for rule in agent.tool_rules or []] == [("requires_approval", "pay")]
 
 
-def test_base_tools_can_be_named_before_anybody_added_them(client: Letta) -> None:
+def test_base_tools_can_be_named_before_they_were_added(client: Letta) -> None:
     agent = client.agents.create(model=MODEL, tools=["web_search", "fetch_webpage"], include_base_tools=False)
     assert [tool.name for tool in agent.tools] == ["web_search", "fetch_webpage"]
 
 
-def test_agents_born_at_the_same_moment_share_their_base_tools(client: Letta) -> None:
+def test_agents_created_at_the_same_time_share_their_base_tools(client: Letta) -> None:
     with ThreadPoolExecutor(8) as threads:
         born = list(threads.map(lambda _: client.agents.create(model=MODEL), range(8)))
     assert len({tuple(tool.id for tool in agent.tools) for agent in born}) == 1

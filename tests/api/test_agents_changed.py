@@ -1,4 +1,4 @@
-"""Agents over HTTP, as the official client changes and deletes them."""
+"""Change and delete agents over HTTP with the official client."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def test_the_context_cannot_be_chosen_while_a_run_is_at_work(client: Letta) -> N
     assert client.agents.messages.cancel(agent.id, run_ids=[run.id]) == {run.id: "cancelled"}
 
 
-def test_a_context_never_parts_a_call_from_its_return(client: Letta) -> None:
+def test_a_context_never_separates_a_call_from_its_return(client: Letta) -> None:
     client.tools.create(source_code=SOURCE)
     agent = client.agents.create(model=MODEL, tools=["pay"], include_base_tools=False)
     client.agents.messages.create(agent.id, input='/call pay {"amount": 5}')

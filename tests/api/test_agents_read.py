@@ -1,4 +1,4 @@
-"""Agents over HTTP, as the official client reads, finds and lists them."""
+"""Read, find and list agents over HTTP with the official client."""
 
 from typing import Any
 

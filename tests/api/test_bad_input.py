@@ -1,4 +1,4 @@
-"""Bad input gets the contract's status and a text that says what to do, and changes nothing."""
+"""Invalid requests get the status that clients expect and a text that says what to do, and change nothing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_run_id_of_the_wrong_form_is_a_bad_request(http: httpx.Client) -> None
     assert http.get("/v1/runs/bob").status_code == 400
 
 
-def test_the_wrong_verb_is_said_to_be_wrong(http: httpx.Client) -> None:
+def test_a_method_that_a_path_does_not_have_is_a_405(http: httpx.Client) -> None:
     response = http.put("/v1/runs/")
     assert (response.status_code, response.json()) == (405, {"detail": "Method Not Allowed"})
 
@@ -132,7 +132,8 @@ def test_a_huge_body_is_refused_before_it_is_read(http: httpx.Client, agent_id: 
         for _ in range(34):
             yield b" " * (1024 * 1024)
 
-    assert http.post(f"/v1/agents/{agent_id}/messages", content=drip()).status_code == 413
+    headers = {"content-type": "application/json"}
+    assert http.post(f"/v1/agents/{agent_id}/messages", content=drip(), headers=headers).status_code == 413
 
 
 def test_unknown_statuses_and_cursors_are_handled_as_clients_expect(http: httpx.Client, agent_id: str) -> None:
@@ -197,29 +198,61 @@ def test_a_streamed_refusal_comes_inside_the_stream(http: httpx.Client, agent_id
         {"host": "evil.example:8283"},
         {"origin": "https://evil.example"},
         {"origin": "null"},
-        {"content-type": "text/plain"},
+        {"origin": "http://localhost:3000"},
+        {"origin": "http://127.0.0.1"},
+        {"origin": "http://127.0.0.1:{port}0"},
+        {"origin": "http://localhost:{port}"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
     ],
 )
 def test_a_web_page_cannot_reach_a_server_without_a_password(
     http: httpx.Client, agent_id: str, headers: dict[str, str]
 ) -> None:
     before = counts(http, agent_id)
+    sent = {name: value.replace("{port}", str(http.base_url.port)) for name, value in headers.items()}
     response = http.post(
         f"/v1/agents/{agent_id}/messages",
         content='{"input": "hi"}',
-        headers={"content-type": "application/json"} | headers,
+        headers={"content-type": "application/json"} | sent,
     )
     assert response.status_code == 403
+    assert http.get("/v1/agents/", headers=sent).status_code == 403
     assert counts(http, agent_id) == before
 
 
-def test_a_page_of_this_machine_may_ask(http: httpx.Client) -> None:
-    for origin in ("http://127.0.0.1:8283", "http://localhost:3000", "http://[::1]:8283"):
-        assert http.get("/v1/agents/", headers={"origin": origin}).status_code == 200
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "Text/Plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "x/y", None],
+)
+def test_a_body_that_a_page_may_send_unasked_is_refused_without_a_password(
+    http: httpx.Client, agent_id: str, kind: str | None
+) -> None:
+    before = counts(http, agent_id)
+    headers = {} if kind is None else {"content-type": kind}
+    response = http.post(f"/v1/agents/{agent_id}/messages", content='{"input": "hi"}', headers=headers)
+    assert response.status_code == 415
+    assert "application/json" in response.json()["detail"]
+    assert counts(http, agent_id) == before
+
+
+def test_a_page_of_the_server_itself_may_ask(http: httpx.Client, agent_id: str) -> None:
+    own = {"origin": f"http://127.0.0.1:{http.base_url.port}", "sec-fetch-site": "same-origin"}
+    assert http.get("/v1/agents/", headers=own).status_code == 200
+    for kind in ("application/json", "Application/JSON; charset=utf-8"):
+        headers = {**own, "content-type": kind}
+        sent = http.post(f"/v1/agents/{agent_id}/messages", content='{"input": "hi"}', headers=headers)
+        assert sent.status_code == 200
+
+
+def test_a_request_without_a_body_needs_no_content_type(http: httpx.Client, agent_id: str) -> None:
+    assert http.request("PATCH", f"/v1/agents/{agent_id}/reset-messages").status_code == 200
+    assert http.post(f"/v1/agents/{agent_id}/recompile").status_code == 200
+    assert http.delete(f"/v1/agents/{agent_id}").status_code == 200
 
 
 @pytest.mark.parametrize("after", ["x", -1, 10**30, 1.5])
-def test_a_cursor_that_is_no_number_of_ours_is_refused(http: httpx.Client, agent_id: str, after: Any) -> None:
+def test_a_cursor_that_is_not_a_valid_number_is_refused(http: httpx.Client, agent_id: str, after: Any) -> None:
     http.post(f"/v1/agents/{agent_id}/messages", json={"input": "/say hi"})
     run_id = http.get("/v1/runs/", params={"agent_id": agent_id}).json()[0]["id"]
     assert http.post(f"/v1/runs/{run_id}/stream", json={"starting_after": after}).status_code == 422
@@ -228,10 +261,10 @@ def test_a_cursor_that_is_no_number_of_ours_is_refused(http: httpx.Client, agent
     assert replay.text.endswith("data: [DONE]\n\n")
 
 
-@pytest.mark.parametrize("wish", [{"run_ids": "run-1"}, {"run_ids": [{"a": 1}]}, {"rollback": "perhaps"}])
-def test_a_cancel_that_makes_no_sense_is_refused(http: httpx.Client, agent_id: str, wish: dict[str, Any]) -> None:
-    assert http.post(f"/v1/agents/{agent_id}/messages/cancel", json=wish).status_code == 422
-    assert http.post(f"/v1/conversations/{agent_id}/cancel", json=wish).status_code == 422
+@pytest.mark.parametrize("body", [{"run_ids": "run-1"}, {"run_ids": [{"a": 1}]}, {"rollback": "perhaps"}])
+def test_a_cancel_that_makes_no_sense_is_refused(http: httpx.Client, agent_id: str, body: dict[str, Any]) -> None:
+    assert http.post(f"/v1/agents/{agent_id}/messages/cancel", json=body).status_code == 422
+    assert http.post(f"/v1/conversations/{agent_id}/cancel", json=body).status_code == 422
 
 
 HUGE = [2**31, 2**63 - 1, 2**63, 10**20, 10**400]

@@ -1,4 +1,4 @@
-"""Memory blocks over HTTP: made, listed by every filter, changed within their limit, and deleted."""
+"""Create, list, change and delete memory blocks over HTTP."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def test_a_change_touches_only_what_it_names(client: Letta) -> None:
     assert (changed.description, changed.metadata) == (block.description, {"k": 1})
 
 
-def test_a_block_may_be_born_too_large_but_not_become_so(client: Letta) -> None:
+def test_a_new_block_may_exceed_its_limit_but_a_change_may_not(client: Letta) -> None:
     block = client.blocks.create(label="b", value="12345", limit=3)
     assert client.blocks.update(block.id, description="d").value == "12345"
     with pytest.raises(APIStatusError, match=r"Exceeds 3 character limit \(requested 4\)") as refusal:

@@ -1,4 +1,4 @@
-"""Cancelling by agent and by conversation over HTTP: all that is at work, all that waits, and all at once."""
+"""Cancel runs over HTTP, by agent and by conversation: active, queued and waiting ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.api import cancelling
+from holdfast.api.turns import cancel
 
 LONG = "/slow 50\n/tokens 2000"
 PAYING = '''
@@ -32,7 +32,7 @@ def new_conversation(http: httpx.Client, agent_id: str) -> str:
 
 
 def begin(http: httpx.Client, conversation_id: str, text: str, **more: Any) -> str:
-    """The id of a run that has begun, or waits in the queue."""
+    """Start a run, or queue one, and return its id."""
     body = {"input": text, "streaming": True, "background": True, **more}
     with http.stream("POST", f"/v1/conversations/{conversation_id}/messages", json=body) as records:
         first = next(line for line in records.iter_lines() if line.startswith("data: "))
@@ -46,14 +46,14 @@ def status_of(http: httpx.Client, run_id: str) -> str:
 def test_by_agent_every_run_is_cancelled_however_many_there_are(
     http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cancelling, "PAGE", 2)
+    monkeypatch.setattr(cancel, "PAGE", 2)
     agent_id = new_agent(http)
     runs = [begin(http, new_conversation(http, agent_id), LONG) for _ in range(5)]
     assert http.post(f"/v1/agents/{agent_id}/messages/cancel").json() == dict.fromkeys(runs, "cancelled")
     assert {status_of(http, run_id) for run_id in runs} == {"cancelled"}
 
 
-def test_by_conversation_what_waits_for_a_human_and_what_is_queued_behind_it_are_both_cancelled(
+def test_by_conversation_a_run_that_waits_for_a_person_and_the_one_queued_behind_it_are_cancelled(
     http: httpx.Client,
 ) -> None:
     conversation_id = new_conversation(http, new_agent(http))
@@ -66,7 +66,7 @@ def test_by_conversation_what_waits_for_a_human_and_what_is_queued_behind_it_are
     assert http.post(f"/v1/conversations/{conversation_id}/messages", json=said).status_code == 200
 
 
-def test_by_agent_what_works_in_one_conversation_and_what_waits_in_another_are_both_cancelled(
+def test_by_agent_an_active_run_and_one_that_waits_in_another_conversation_are_cancelled(
     http: httpx.Client,
 ) -> None:
     agent_id = new_agent(http)
@@ -80,7 +80,7 @@ def test_by_agent_what_works_in_one_conversation_and_what_waits_in_another_are_b
     assert http.post(f"/v1/conversations/{waits_in}/messages", json=said).status_code == 200
 
 
-def test_of_the_runs_named_those_nobody_knows_have_failed(http: httpx.Client) -> None:
+def test_unknown_run_ids_are_reported_as_failed(http: httpx.Client) -> None:
     agent_id, other = new_agent(http), new_agent(http)
     mine = begin(http, new_conversation(http, agent_id), LONG)
     theirs = begin(http, new_conversation(http, other), LONG)
@@ -89,10 +89,10 @@ def test_of_the_runs_named_those_nobody_knows_have_failed(http: httpx.Client) ->
     assert status_of(http, theirs) == "running"
 
 
-def test_more_runs_than_anybody_would_name_are_refused(http: httpx.Client) -> None:
+def test_a_cancel_of_too_many_run_ids_is_refused(http: httpx.Client) -> None:
     agent_id = new_agent(http)
     run_id = begin(http, new_conversation(http, agent_id), LONG)
-    many = [run_id, *(f"run-{number}" for number in range(cancelling.PAGE))]
+    many = [run_id, *(f"run-{number}" for number in range(cancel.PAGE))]
     assert http.post(f"/v1/agents/{agent_id}/messages/cancel", json={"run_ids": many}).status_code == 422
     assert status_of(http, run_id) == "running"
 
@@ -108,7 +108,7 @@ def test_a_run_that_is_cancelled_while_it_waits_keeps_the_number_of_its_steps(ht
     assert [run["id"] for run in found] == [waiting]
 
 
-def test_a_deleted_agent_is_stopped_first_and_whoever_watches_is_told(http: httpx.Client) -> None:
+def test_deleting_an_agent_cancels_its_runs_and_ends_their_streams(http: httpx.Client) -> None:
     agent_id = new_agent(http)
     run_id = begin(http, new_conversation(http, agent_id), LONG, stream_tokens=True)
     with http.stream("POST", f"/v1/runs/{run_id}/stream", json={}) as records:

@@ -1,4 +1,4 @@
-"""What the model reads, as clients see and shape it: the context window, compaction by hand, budgets."""
+"""The context window, compaction on request, and budgets, over HTTP."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_system_prompt_that_is_too_long_is_a_bad_request_that_names_the_block(
     assert run["stop_reason"] == "context_window_overflow_in_system_prompt"
 
 
-def test_the_servers_settings_are_the_most_that_anybody_gets(database_url: str, tmp_path: Path) -> None:
+def test_the_servers_limits_cap_every_budget(database_url: str, tmp_path: Path) -> None:
     with (
         serving(database_url, tmp_path, HOLDFAST_RUN_MAX_TOKENS="2") as address,
         httpx.Client(base_url=address, timeout=60) as http,

@@ -1,4 +1,4 @@
-"""Fallback models: another model answers when the agent's own cannot, and the step tells the story."""
+"""Fallback models: another model answers when the agent's own fails, and the step lists the failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.testing.script import Count, Drop, Fail, Say
 
 FIRST = "openai-proxy/gpt-4o-mini"
 SECOND = "anthropic/claude-sonnet-4-5"
-RETRIES = 3  # how often a provider is tried before it is given up, for what may pass
+RETRIES = 3  # attempts per provider for errors that may be temporary
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Which model is called and with which settings: what the client said is what the vendor's server receives."""
+"""The model and settings that a client chooses are those that the vendor's server receives."""
 
 from __future__ import annotations
 
@@ -185,9 +185,7 @@ def test_a_preview_of_a_conversation_and_of_nonsense(client: Letta, house: str) 
         ({"extra_body": [1]}, "model_settings.extra_body must be an object"),
     ],
 )
-def test_settings_that_nobody_could_understand_are_refused(
-    client: Letta, house: str, settings: dict[str, Any], said: str
-) -> None:
+def test_invalid_settings_are_refused(client: Letta, house: str, settings: dict[str, Any], said: str) -> None:
     agent = agent_of(client, OPENAI)
     talk = client.conversations.create(agent_id=agent)
     for path in (f"agents/{agent}", f"conversations/{talk.id}"):

@@ -1,4 +1,4 @@
-"""What clients ask before anything else: which models there are, and which version answers."""
+"""The first requests of a client: the list of models, and the health check with its version."""
 
 import re
 

@@ -1,7 +1,7 @@
-"""No statement reads a whole table that grows. SQLite is asked how it would carry out each one that a day of use sends.
+"""No SQL statement scans a whole table that grows: SQLite explains the plan of every statement of a typical day.
 
-Its planner needs a partial index's condition to the letter, so a statement that looks right may read everything; with
-few rows nobody notices.
+SQLite uses a partial index only if the statement repeats its condition to the letter, so a statement that looks right
+may scan everything. With few rows that would not be noticed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pay(to: str) -> str:
 
 @pytest.fixture
 def sent() -> Iterator[dict[str, Any]]:
-    """Every statement that any engine sends meanwhile, with the values it was first sent with."""
+    """Collect every statement that is sent meanwhile, with the parameters of its first execution."""
     statements: dict[str, Any] = {}
 
     def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, many: bool) -> None:
@@ -47,7 +47,7 @@ def sent() -> Iterator[dict[str, Any]]:
 
 
 def a_day(url: str) -> None:
-    """What people do: talk, approve, queue, cancel, look around, tidy up."""
+    """A typical day of use: messages, approvals, queued runs, cancels, listings, deletions."""
     http = httpx.Client(base_url=url, timeout=30)
 
     def ask(method: str, path: str, body: Any = None) -> Any:
@@ -93,7 +93,7 @@ def a_day(url: str) -> None:
 
 def test_no_statement_of_a_day_of_use_reads_a_whole_table(tmp_path: Path, sent: dict[str, Any]) -> None:
     with serving(f"sqlite:///{tmp_path}/one.db", tmp_path):
-        pass  # what migrations send is not of every day
+        pass  # runs the migrations, whose statements do not count
     sent.clear()
     with serving(f"sqlite:///{tmp_path}/one.db", tmp_path) as url:
         a_day(url)

@@ -1,4 +1,4 @@
-"""Providers that an organisation brings: their keys, their models, and agents that use them, over real HTTP."""
+"""Model providers that an organisation adds: their keys, their models, and agents that use them, over HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from letta_client import Letta
 from sqlalchemy import text
 
 from api.conftest import serving
-from holdfast.storage.database import make_engine
+from holdfast.storage.sql.database import make_engine
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Say
 
@@ -82,7 +82,7 @@ def test_its_models_are_listed_with_the_others(house: str, plain: httpx.Client, 
         assert "mine/text-embedding-3-small" in [model.handle for model in client.models.embeddings.list()]
 
 
-def test_a_key_is_sealed_at_rest_and_never_comes_back(
+def test_a_key_is_encrypted_at_rest_and_never_returned(
     house: str, plain: httpx.Client, vendor: ModelServer, database_url: str
 ) -> None:
     made = create(plain, brought(vendor))
@@ -154,9 +154,7 @@ def test_a_key_can_be_checked_before_and_after(plain: httpx.Client, vendor: Mode
     assert plain.post(f"/v1/providers/{made['id']}/check").status_code == 401
 
 
-def test_new_models_appear_when_the_provider_is_asked_anew(
-    house: str, plain: httpx.Client, vendor: ModelServer
-) -> None:
+def test_new_models_appear_when_the_provider_is_refreshed(house: str, plain: httpx.Client, vendor: ModelServer) -> None:
     made = create(plain, brought(vendor))
     vendor.openai_models.append("fresh-model")
     assert "mine/fresh-model" not in plain.get("/v1/models/").text
@@ -266,7 +264,7 @@ def test_an_address_that_turned_inside_fails_the_run_and_not_the_server(
     assert not vendor.received
 
 
-def test_a_key_that_can_no_longer_be_opened_says_so_and_can_be_stored_again(
+def test_a_key_that_can_no_longer_be_decrypted_says_so_and_can_be_stored_again(
     database_url: str, tmp_path: Path, vendor: ModelServer
 ) -> None:
     with serving(database_url, tmp_path, **PRIVATE) as url:

@@ -132,7 +132,7 @@ def test_a_deleted_run_is_gone_and_its_messages_stay(http: httpx.Client) -> None
     ],
 )
 @pytest.mark.parametrize("way", ["sync", "stream", "async"])
-def test_a_vendors_failure_is_told_alike_in_every_way_of_asking(
+def test_a_vendors_failure_is_reported_alike_on_every_route(
     served: Served, http: httpx.Client, status: int, kind: str, answered: int, way: str
 ) -> None:
     agent_id = new_agent(http, "openai-proxy/gpt-4o-mini")
@@ -155,7 +155,7 @@ def test_a_vendors_failure_is_told_alike_in_every_way_of_asking(
 
 
 class Hook(BaseHTTPRequestHandler):
-    """Takes what comes."""
+    """Accepts every request and stores its body."""
 
     got: queue.Queue[tuple[dict[str, str], bytes]]
 
@@ -167,7 +167,7 @@ class Hook(BaseHTTPRequestHandler):
         self.got.put(({name.lower(): text for name, text in self.headers.items()}, body))
 
     def log_message(self, *_: Any) -> None:
-        """Quietly."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -188,9 +188,9 @@ def test_a_callback_is_signed_and_sent_and_shows_on_the_run(tmp_path: Path, hook
         run = http.post(f"/v1/agents/{agent_id}/messages/async", json=say("/say done", callback_url=url)).json()
         headers, body = got.get(timeout=PATIENCE_SECONDS)
         assert headers["webhook-signature"].startswith("v1,")
-        told = orjson.loads(body)
-        assert (told["run_id"], told["status"]) == (run["id"], "completed")
-        assert told["metadata"]["result"]["messages"][-1]["content"] == "done"
+        report = orjson.loads(body)
+        assert (report["run_id"], report["status"]) == (run["id"], "completed")
+        assert report["metadata"]["result"]["messages"][-1]["content"] == "done"
 
 
 def test_a_callback_to_a_private_address_is_never_sent_and_says_why(served: Served, hook: tuple[str, Any]) -> None:

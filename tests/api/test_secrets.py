@@ -1,4 +1,4 @@
-"""Agents' secrets: as clients set and read them, and as they lie in the database."""
+"""Agents' secrets: how clients set and read them, and how they are stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from letta_client import Letta
 from sqlalchemy import text
 
-from holdfast.storage.database import make_engine
+from holdfast.storage.sql.database import make_engine
 
 MODEL = "demo/rehearsal"
 SECRET = "sk-very-private-4711"
@@ -55,7 +55,9 @@ def test_the_older_name_sets_the_same_secrets_and_the_newer_wins(client: Letta) 
     assert of(client, agent.id) == {"A": "new", "B": "only"}
 
 
-def test_a_secret_stored_in_plain_text_is_read_and_sealed_with_its_next_write(client: Letta, database_url: str) -> None:
+def test_a_secret_stored_in_plain_text_is_read_and_encrypted_with_its_next_write(
+    client: Letta, database_url: str
+) -> None:
     agent = client.agents.create(model=MODEL, secrets={"KEY": "later"})
     engine = make_engine(database_url)
     with engine.begin() as connection:
@@ -93,4 +95,4 @@ def test_without_a_key_postgres_refuses_to_store_secrets_and_sqlite_makes_its_ow
         with pytest.raises(Exception, match="HOLDFAST_ENCRYPTION_KEY"):
             client.agents.create(model=MODEL, secrets={"KEY": SECRET})
         assert list(client.agents.list()) == []
-        client.agents.create(model=MODEL)  # what has no secrets needs no key
+        client.agents.create(model=MODEL)  # an agent without secrets needs no encryption key

@@ -1,4 +1,4 @@
-"""The same request twice over HTTP: waited for, streamed, left in the background, and found again by its otid."""
+"""Send the same request twice over HTTP: waiting, streamed, in the background; and find its run by an otid."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_async_request_sent_again_returns_the_same_run(http: httpx.Client) ->
     assert first["id"] == second["id"]
 
 
-def test_another_body_under_the_same_name_is_a_conflict(http: httpx.Client) -> None:
+def test_another_body_under_the_same_key_is_a_conflict(http: httpx.Client) -> None:
     agent_id, otid = new_agent(http), str(uuid.uuid4())
     assert http.post(f"/v1/agents/{agent_id}/messages", json=hello(otid)).status_code == 200
     for streaming in (False, True):
@@ -94,7 +94,7 @@ def test_another_body_under_the_same_name_is_a_conflict(http: httpx.Client) -> N
         assert refused.headers["x-should-retry"] == "false"
 
 
-def test_requests_without_a_name_are_never_taken_for_each_other(http: httpx.Client) -> None:
+def test_requests_without_a_key_are_never_taken_for_each_other(http: httpx.Client) -> None:
     agent_id = new_agent(http)
     for _ in range(2):
         assert http.post(f"/v1/agents/{agent_id}/messages", json=hello()).status_code == 200

@@ -1,11 +1,11 @@
-"""What the steps of a run add up to, however many there are."""
+"""Usage and metrics of a run count all its steps, however many there are."""
 
 from __future__ import annotations
 
 import httpx
 import pytest
 
-from holdfast.api import runs
+from holdfast.api.routes import runs
 
 
 def test_usage_and_metrics_count_every_step(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Schemas and rules that make no sense, over HTTP: each is refused in words, and none is kept to fail later."""
+"""Invalid tool schemas and tool rules are rejected with a text when they are sent, and do not fail later in a run."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ ENUM = 'from enum import Enum\nclass E(Enum):\n    A = {}\ndef f(x: E):\n    """
         'def f(x: Optional[()]):\n    "D."',
     ],
 )
-def test_a_source_whose_schema_cannot_be_told_is_refused(http: httpx.Client, source: str) -> None:
+def test_a_source_whose_schema_cannot_be_derived_is_refused(http: httpx.Client, source: str) -> None:
     refused = http.post("/v1/tools/", json={"source_code": source})
     assert refused.status_code == 400, refused.text
     assert http.post("/v1/tools/generate-schema", json={"code": source}).status_code == 400

@@ -1,4 +1,4 @@
-"""Tools over HTTP: made from source, replaced by name, listed, changed and deleted."""
+"""Create tools from source over HTTP, replace them by name, list, change and delete them."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import pytest
 from letta_client import APIStatusError, ConflictError, Letta, NotFoundError
 from sqlalchemy import select, update
 
-from holdfast.storage.database import make_engine
-from holdfast.storage.tables import tools
+from holdfast.storage.schema.record_tables import tools
+from holdfast.storage.sql.database import make_engine
 
 SOURCE = '''
 def greet(name: str, times: int = 1) -> str:
@@ -34,7 +34,7 @@ def test_a_tool_is_read_from_its_source(client: Letta) -> None:
     assert client.tools.retrieve(tool.id) == tool
 
 
-def test_the_wire_calls_its_metadata_with_an_underscore(http: httpx.Client) -> None:
+def test_the_metadata_key_of_a_tool_has_an_underscore(http: httpx.Client) -> None:
     made = http.post("/v1/tools/", json={"source_code": SOURCE}).json()
     changed = http.patch(f"/v1/tools/{made['id']}", json={"metadata_": {"k": 1}}).json()
     assert changed["metadata_"] == {"k": 1}
@@ -99,7 +99,7 @@ def test_a_change_of_source_is_read_again_and_may_rename(client: Letta) -> None:
 
 @pytest.mark.parametrize("by", ["source", "schema"])
 def test_a_tool_that_an_agent_has_is_not_renamed(client: Letta, http: httpx.Client, by: str) -> None:
-    """Its approval is known by its name: under another it would run without one."""
+    """An approval rule names the tool: under another name it would run without approval."""
     tool = client.tools.create(source_code=SOURCE, default_requires_approval=True)
     agent = client.agents.create(model="demo/rehearsal", tool_ids=[tool.id], include_base_tools=False)
     schema = {"name": "welcome", "parameters": {"type": "object", "properties": {}}}

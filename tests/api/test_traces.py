@@ -1,4 +1,4 @@
-"""Traces: what was sent to the model in a step and what came back, without secrets, for a while."""
+"""Traces: the model request and response of each step, without secrets, until retention deletes them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from letta_client import Letta
 from sqlalchemy import text
 
 from api.conftest import serving
-from holdfast.engine.tracing import MAX_BODY_BYTES
-from holdfast.storage.database import make_engine
+from holdfast.engine.chores.tracing import MAX_BODY_BYTES
+from holdfast.storage.sql.database import make_engine
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Call, Fail, Hang, Say, Think
 
@@ -149,7 +149,7 @@ def test_no_traces_are_kept_if_the_operator_wants_none(database_url: str, tmp_pa
         assert client.runs.trace.retrieve(str(answer.messages[-1].run_id)) == []
 
 
-def test_a_trace_of_nothing_is_not_found(house: str) -> None:
+def test_the_trace_of_an_unknown_step_or_run_is_not_found(house: str) -> None:
     nobody = "00000000-0000-4000-8000-000000000000"
     assert httpx.get(f"{house}/v1/steps/step-{nobody}/trace").status_code == 404
     assert httpx.get(f"{house}/v1/runs/run-{nobody}/trace").status_code == 404

@@ -1,4 +1,4 @@
-"""The bus, on Postgres and on Redis: the same promises."""
+"""The Postgres bus and the Redis bus pass the same tests: broadcast, batching, reconnecting."""
 
 from __future__ import annotations
 
@@ -9,78 +9,78 @@ from contextlib import asynccontextmanager
 import psycopg
 from redis.asyncio import Redis
 
-from holdfast.bus.carrier import Carrier
+from holdfast.bus.base import BusBase
 from holdfast.bus.postgres import PostgresBus
 from holdfast.bus.redis import RedisBus
 from holdfast.ports.bus import HintKind
 
-Heard = asyncio.Queue[tuple[HintKind, str]]
+Received = asyncio.Queue[tuple[HintKind, str]]
 
 
-def listening(bus: Carrier) -> Heard:
-    heard: Heard = asyncio.Queue()
-    bus.hear(lambda kind, run_id: heard.put_nowait((kind, run_id)))
-    return heard
+def listening(bus: BusBase) -> Received:
+    received: Received = asyncio.Queue()
+    bus.hear(lambda kind, run_id: received.put_nowait((kind, run_id)))
+    return received
 
 
-async def next_but_work(heard: Heard) -> tuple[HintKind, str]:
-    """The next hint that is not the look at everything which follows on connecting."""
-    while (hint := await asyncio.wait_for(heard.get(), 10)) == ("work", ""):
+async def next_but_poll(received: Received) -> tuple[HintKind, str]:
+    """The next hint, skipping the hint to poll for all work that each connect causes."""
+    while (hint := await asyncio.wait_for(received.get(), 10)) == ("work", ""):
         pass
     return hint
 
 
-async def test_what_one_tells_the_others_hear_and_it_does_not_hear_itself(bus_url: str) -> None:
+async def test_a_hint_reaches_all_other_processes_and_not_its_sender(bus_url: str) -> None:
     one, two, three = buses(bus_url, 3)
-    heard_one, heard_two, heard_three = listening(one), listening(two), listening(three)
+    received_one, received_two, received_three = listening(one), listening(two), listening(three)
     async with opened(one), opened(two), opened(three):
         one.tell("moved", "run-1")
         two.tell("cancel", "run-2")
-        assert {await next_but_work(heard_three) for _ in range(2)} == {("moved", "run-1"), ("cancel", "run-2")}
-        assert await next_but_work(heard_two) == ("moved", "run-1")
-        assert await next_but_work(heard_one) == ("cancel", "run-2")
+        assert {await next_but_poll(received_three) for _ in range(2)} == {("moved", "run-1"), ("cancel", "run-2")}
+        assert await next_but_poll(received_two) == ("moved", "run-1")
+        assert await next_but_poll(received_one) == ("cancel", "run-2")
 
 
-async def test_a_thousand_hints_at_once_all_arrive_each_once(bus_url: str) -> None:
+async def test_a_thousand_hints_at_once_arrive_without_duplicates(bus_url: str) -> None:
     one, two = buses(bus_url, 2)
-    heard = listening(two)
+    received = listening(two)
     async with opened(one), opened(two):
         for number in [*range(1000), *range(1000)]:
             one.tell("moved", f"run-00000000-0000-4000-8000-{number:012}")
-        found = [(await next_but_work(heard))[1] for _ in range(1000)]
+        found = [(await next_but_poll(received))[1] for _ in range(1000)]
         one.tell("cancel", "last")
         assert len(set(found)) == 1000
-        assert await next_but_work(heard) == ("cancel", "last")
+        assert await next_but_poll(received) == ("cancel", "last")
 
 
-async def test_a_broken_line_is_mended_and_then_everything_is_looked_at(bus_url: str) -> None:
+async def test_a_broken_connection_is_reopened_and_then_listeners_are_told_to_poll(bus_url: str) -> None:
     one, two = buses(bus_url, 2)
-    heard = listening(two)
+    received = listening(two)
     async with opened(one), opened(two):
         one.tell("moved", "before")
-        assert await next_but_work(heard) == ("moved", "before")
-        await cut(bus_url)
-        while await asyncio.wait_for(heard.get(), 10) != ("work", ""):
+        assert await next_but_poll(received) == ("moved", "before")
+        await break_connections(bus_url)
+        while await asyncio.wait_for(received.get(), 10) != ("work", ""):
             pass
-        hint = asyncio.create_task(next_but_work(heard))
-        while not hint.done():  # what was told while the line was broken may be lost
+        hint = asyncio.create_task(next_but_poll(received))
+        while not hint.done():  # hints that were sent while disconnected may be lost
             one.tell("moved", "after")
             await asyncio.wait({hint}, timeout=0.1)
         assert hint.result() == ("moved", "after")
 
 
-async def test_a_server_can_start_while_its_bus_is_out_of_reach() -> None:
+async def test_a_server_can_start_while_its_bus_is_unreachable() -> None:
     for bus in (PostgresBus("postgresql://nobody@127.0.0.1:1/none"), RedisBus("redis://127.0.0.1:1/0")):
         async with opened(bus):
             bus.tell("moved", "run-1")
 
 
-def buses(url: str, count: int) -> list[Carrier]:
+def buses(url: str, count: int) -> list[BusBase]:
     return [RedisBus(url) if url.startswith(("redis", "unix")) else PostgresBus(url) for _ in range(count)]
 
 
 @asynccontextmanager
-async def opened(bus: Carrier) -> AsyncIterator[None]:
+async def opened(bus: BusBase) -> AsyncIterator[None]:
     await bus.open()
     try:
         yield
@@ -88,13 +88,13 @@ async def opened(bus: Carrier) -> AsyncIterator[None]:
         await bus.close()
 
 
-async def cut(url: str) -> None:
-    """Break every connection there is."""
+async def break_connections(url: str) -> None:
+    """Close every connection from the server's side."""
     if url.startswith(("redis", "unix")):
         async with Redis.from_url(url) as admin:
             for kind in ("pubsub", "normal"):
                 await admin.client_kill_filter(_type=kind)
         return
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as admin:
-        everyone = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-        await admin.execute(everyone + " AND datname = current_database()")
+        terminate_all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        await admin.execute(terminate_all + " AND datname = current_database()")

@@ -1,10 +1,10 @@
-"""CI's share of the kill test: 200 kills under load. `make chaos KILLS=…` goes on for as long as one likes."""
+"""Runs the kill test with 200 kills under load; `make chaos KILLS=…` runs it for longer."""
 
 from __future__ import annotations
 
 import pytest
 
-from holdfast.testing.chaos.storm import Plan, rage
+from chaos.storm import Plan, rage
 
 
 @pytest.mark.timeout(1500)

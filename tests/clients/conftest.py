@@ -1,10 +1,10 @@
-"""The official clients that the tests in this folder run, each installed once for the whole machine.
+"""Fixtures that install the official clients, each once per machine.
 
 They live outside the repository, in `HOLDFAST_TEST_CACHE` or else `~/.cache/holdfast-tests`: one folder per client and
 version, with a `complete` file written last. A lock lets one of several pytest workers install while the others wait;
-a folder without the file, or with one from another machine's Python, is made anew. Nothing here talks to Holdfast.
+a folder without the file, or with one from another machine's Python, is created again. Nothing here calls Holdfast.
 
-Node is the one thing we do not install: without `node` and `npm` the tests that need them are skipped.
+Node is not installed: without `node` and `npm` the tests that need them are skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TYPESCRIPT_SDK = "@letta-ai/letta-client@1"
 
 @pytest.fixture(scope="session")
 def old_python_sdk() -> Path:
-    """A Python that has the SDK of early 2026 and knows nothing of ours."""
+    """A Python interpreter with the SDK of early 2026 and without Holdfast."""
     folder = installed(PYTHON_SDK, f"{sys.version} {sys.base_prefix}", _install_python_sdk)
     return folder / "bin" / "python"
 
@@ -41,7 +41,7 @@ def typescript_sdk() -> Path:
 
 @pytest.fixture(scope="session")
 def letta_code() -> Callable[[str], Path]:
-    """Gives the `letta` program of a version of letta-code."""
+    """A function that returns the `letta` program of a version of letta-code."""
 
     def program(version: str) -> Path:
         return node_modules(f"@letta-ai/letta-code@{version}") / ".bin" / "letta"

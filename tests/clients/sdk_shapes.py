@@ -1,9 +1,9 @@
 # ruff: noqa: UP006, UP035, UP045 - annotations as users of that SDK write them
-"""Run by an SDK of early 2026 in its own Python: tools as `upsert_from_function` and `add` send them, each called once.
+"""Create tools with `upsert_from_function` and `add` of an SDK of early 2026, and call each once.
 
     python sdk_shapes.py URL
 
-Exits with 0 if every tool was made and returned what it should.
+It runs in a Python of its own. It exits with 0 if every tool was created and returned the expected value.
 """
 
 from __future__ import annotations

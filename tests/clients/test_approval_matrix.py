@@ -1,4 +1,4 @@
-"""Every way to answer, by every route, once and twice, before and after `kill -9`: the effect happens as decided, once.
+"""All ways to answer an approval, on all routes, once and twice, before and after `kill -9`: one effect, as decided.
 
 {approve, deny, edit, answer} x {single, partial, whole batch} x {sync, step stream, token stream}
 x {before, after a restart} x {sent once, sent twice}, on SQLite and Postgres. The tool really runs, in its own process,
@@ -60,7 +60,7 @@ def cells() -> Iterator[Cell]:
 
 
 def ask(client: Letta, cell: Cell, tool_id: str, folder: Path, number: int) -> None:
-    """An agent that waits for a human about one call or two."""
+    """An agent that waits for a person to approve one or two calls."""
     cell.path = folder / str(number)
     cell.agent_id = client.agents.create(
         model="demo/rehearsal", tool_ids=[tool_id], include_base_tools=False, parallel_tool_calls=True
@@ -85,7 +85,7 @@ def element(cell: Cell, call: Any) -> dict[str, Any]:
 
 
 def send(client: Letta, cell: Cell, messages: list[Any]) -> str:
-    """By the cell's route; the stop reason."""
+    """Send the answer by the route of this cell of the matrix; return the stop reason."""
     if cell.route == "sync":
         return client.agents.messages.create(cell.agent_id, messages=messages).stop_reason.stop_reason
     chunks = client.agents.messages.create(
@@ -109,7 +109,7 @@ def answer(client: Letta, cell: Cell) -> None:
 
 
 def send_again(client: Letta, cell: Cell, message: dict[str, Any]) -> None:
-    """The same answer once more: it may be refused or only make the agent go on, but it runs nothing."""
+    """Send the same answer again: it may be rejected or only make the agent continue, but no tool runs."""
     try:
         assert send(client, cell, [message]) == "end_turn", cell
     except APIStatusError as error:
@@ -130,12 +130,14 @@ def check(client: Letta, cell: Cell) -> None:
 @pytest.mark.timeout(300)
 def test_every_answer_by_every_route_takes_effect_exactly_once(database_url: str, tmp_path: Path) -> None:
     everything = list(cells())
-    tmp_path.chmod(0o777)  # a tool is another user, and this is the one folder that it can change
-    with ServerProcess(database_url, HOLDFAST_TOOL_FOLDERS=str(tmp_path)) as server:
+    changed = tmp_path / "changed"
+    changed.mkdir()
+    changed.chmod(0o777)  # a tool runs as another user, and may write to this folder only
+    with ServerProcess(database_url, HOLDFAST_TOOL_FOLDERS=str(changed)) as server:
         client = Letta(base_url=server.url, max_retries=0)
         tool = client.tools.upsert(source_code=SOURCE, default_requires_approval=True)
         for number, cell in enumerate(everything):
-            ask(client, cell, tool.id, tmp_path, number)
+            ask(client, cell, tool.id, changed, number)
         for after_restart in (False, True):
             if after_restart:
                 server.kill()

@@ -1,4 +1,4 @@
-"""The inbox over HTTP: what waits across agents, deciding it, following what is new, and remembering."""
+"""The approval inbox over HTTP: list, decide, stream new requests, and remember a decision."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_no_other_endpoint_runs_a_tool_that_waits_for_a_human(served: Served, ht
 
 
 def test_running_the_same_source_by_hand_decides_nothing_that_waits(served: Served, http: httpx.Client) -> None:
-    """Whoever sends a source runs their own; the call that waits, its agent and its history know nothing of it."""
+    """A direct run of a source runs that source; the waiting call, its agent and its history are not affected."""
     agent_id = waiting_agent(served)
     (asked,) = http.get("/v1/approvals", params={"agent_id": agent_id}).json()
     runs = http.get("/v1/runs/", params={"agent_id": agent_id}).json()

@@ -1,7 +1,7 @@
 """The `letta` terminal client (npm @letta-ai/letta-code), headless, against a real server on both databases.
 
 An old version, which speaks to agents, and the newest that runs on Node 20, which speaks to conversations. The tools
-are the client's own: the server asks, the client runs them in its folder and sends back what came of it.
+are the client's own: the server asks for them, the client runs them in its folder and sends back their results.
 
 The model is directed by the prompt and reports what its tools returned. The old version adds a page of reminders to
 the prompt, in which the demo model may find more to do; so only the beginning of its report is compared.
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)  # the first test on a machine installs th
 
 
 class Terminal:
-    """A folder to work in, a home that knows nothing yet, and the program."""
+    """A working folder, an empty home folder, and the program."""
 
     def __init__(self, program: Path, served: Served, home: Path) -> None:
         self.folder = home / "work"
@@ -80,7 +80,7 @@ def terminal(request: pytest.FixtureRequest, in_terminal: Callable[[str], Termin
 
 
 def bash(command: str) -> str:
-    """The direction to call the client's shell."""
+    """A prompt that makes the demo model call the client's shell tool."""
     return f"/call Bash {json.dumps({'command': command, 'description': 'A test'})}"
 
 

@@ -1,4 +1,4 @@
-"""Packages of tools through the official SDK: a clear 422, a first call that waits visibly, a tool that uses them."""
+"""Tools that need packages, through the official SDK: a clear 422, a visible wait at the first call, a working tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's records as the SDK's own types have them: every field, every kind of token, on both databases."""
+"""Runs, steps and usage match the SDK's own types: every field, every kind of token, on both databases."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ WIRES = {
 }
 
 
-OURS = {"failed_models", "call_type"}  # a step tells what failed before it, and whether it is a compaction's
+OURS = {"failed_models", "call_type"}  # Holdfast's own: models that failed before, and whether it is a compaction
 
 
 def fits(shape: type[BaseModel], said: dict[str, Any]) -> bool:
-    """The SDK builds its values without checking; here they are checked, and no field is unknown to it but ours."""
+    """The SDK builds its values without validation. Here they are validated, and only our own fields are unknown."""
     shape.model_validate(said, strict=False)
     known = {field.alias or name for name, field in shape.model_fields.items()} | OURS
     assert set(said) <= known, set(said) - known

@@ -1,4 +1,4 @@
-"""The official SDK tries again by itself, twice, when an answer is late, lost or a 5xx. Nothing is done twice by it."""
+"""The official SDK retries on its own when a response is late, lost or a 5xx; no work is done twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def new_agent(client: Letta, *tool_ids: str) -> str:
 
 
 def said_and_run(client: Letta, agent_id: str) -> tuple[int, int]:
-    """How many messages the agent was sent, and how many runs they became."""
+    """The number of user messages that the agent received, and the number of its runs."""
     messages = [m for m in client.agents.messages.list(agent_id, limit=100) if m.message_type == "user_message"]
     return len(messages), len(list(client.runs.list(agent_id=agent_id)))
 

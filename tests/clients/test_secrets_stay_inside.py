@@ -1,7 +1,7 @@
-"""Attack 39: after a full run with failures of every kind, no secret is found in logs, traces, errors or answers.
+"""No secret leaks into logs, traces, errors or responses, after runs with failures of every kind.
 
-A real server process with its log at its most talkative; a vendor that repeats every key it refuses; a tool that prints
-its agent's secret, returns it and fails with it. Then everything that can be read is read, and searched.
+A real server process logs at its most verbose level; a vendor repeats every key that it rejects; a tool prints its
+agent's secret, returns it and fails with it. Then the test reads everything that can be read, and searches it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, vendor: ModelServer) 
     else:
         postgres: PostgresServer = request.getfixturevalue("postgres_server")
         url = postgres.create_database("secrets_stay_inside")
-        url = url.replace("postgres@", f"postgres:{DATABASE_PASSWORD}@", 1)  # the server of the tests takes any
+        url = url.replace("postgres@", f"postgres:{DATABASE_PASSWORD}@", 1)  # this Postgres accepts any password
     environment = {
         "HOLDFAST_PASSWORD": PASSWORD,
         "HOLDFAST_ENCRYPTION_KEY": SEALING_KEY,
@@ -112,7 +112,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, vendor: ModelServer) 
 
 def test_no_secret_is_found_anywhere_after_a_run_with_failures(server: StartedAnew, vendor: ModelServer) -> None:
     told: list[str] = []
-    # As the SDKs ask: an agent's secrets are shown to whoever includes them and to clients before 1.0, to no other.
+    # Like the SDKs: an agent's secrets are shown only to clients that include them, and to clients before 1.0.
     headers = {"authorization": f"Bearer {PASSWORD}", "x-stainless-package-version": "1.12.1"}
     with (
         httpx.Client(base_url=server.url, headers=headers, timeout=60) as plain,
@@ -137,7 +137,7 @@ def test_no_secret_is_found_anywhere_after_a_run_with_failures(server: StartedAn
                 told.append(plain.post(path, json={"input": "fail"}).text)
             vendor.script(Say("Half"), Drop())
             told.append(plain.post(path, json={"input": "fail", "streaming": True, "stream_tokens": True}).text)
-            vendor.keys = set()  # all keys are revoked, and every refusal repeats the key
+            vendor.keys = set()  # all keys are revoked, and every rejection repeats the key
             told.append(plain.post(path, json={"input": "fail"}).text)
             told.append(plain.post(path, json={"input": "fail", "streaming": True}).text)
             told.append(plain.post(f"{path}/preview-raw-payload", json={"input": "show me"}).text)

@@ -1,4 +1,4 @@
-"""Streams over real sockets: one that nobody reads, one that its client leaves, one taken up by `Last-Event-ID`."""
+"""Streams over real sockets: an unread one, one whose client disconnects, one resumed by `Last-Event-ID`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def streamed(background: bool = False) -> dict[str, Any]:
 
 
 def rested(served: Served, run_id: str) -> dict[str, Any]:
-    """The run, once it rests."""
+    """Wait until the run has ended or waits, and return it."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
         run: dict[str, Any] = httpx.get(f"{served.url}/v1/runs/{run_id}").json()
@@ -41,7 +41,7 @@ def rested(served: Served, run_id: str) -> dict[str, Any]:
 
 
 def unread(served: Served, path: str, body: dict[str, Any]) -> socket.socket:
-    """A request whose answer waits in a socket that takes in next to nothing."""
+    """A request on a socket with a tiny receive buffer, whose response is not read."""
     address = httpx.URL(served.url)
     narrow = socket.socket()
     narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -95,7 +95,7 @@ def test_a_stream_is_taken_up_after_the_last_event_that_a_browser_saw(served: Se
 
 
 def test_what_a_stream_shows_as_a_request_for_approval_is_one(served: Served) -> None:
-    """Also when its arguments are wrong: its tokens were shown before anybody could know."""
+    """Also when its arguments are invalid: its tokens were streamed before that was known."""
     source = (
         'def pay(amount: float) -> str:\n    """Pay.\n\n    Args:\n        amount: So much.\n    """\n    return ""\n'
     )

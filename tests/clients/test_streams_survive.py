@@ -1,4 +1,4 @@
-"""A stream is a log: cut by `kill -9`, by a server sent away, or whole, it replays what was seen byte for byte."""
+"""A stream can be replayed byte for byte: after `kill -9`, after a graceful shutdown, and without interruption."""
 
 from __future__ import annotations
 

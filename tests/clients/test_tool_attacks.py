@@ -1,7 +1,8 @@
-"""Attacks 22 to 24: code where data is expected, in arguments and in a source at registration. (25: test_environments.)
+"""Attacks with code where data is expected: in a tool's arguments, and in a source when it is registered.
 
-Each would leave a mark on the server's disk if anything of it were executed. They are tried on a server as it comes
-(tier A, where the machine has it) and on one of an ordinary user to whom namespaces are denied (tier B).
+Each would create a file on the server's disk if any of it were executed. They run against a server with its default
+settings (tier A, where the machine allows it) and against one of an ordinary user without namespaces (tier B).
+Attacks by package requirements are in tests/tools/test_environments.py.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def mark() -> Iterator[Path]:
 
 
 class ServerWithoutNamespaces(StartedAnew):
-    """A server as in a plain container, run by somebody who is nobody."""
+    """A server as in a plain container, run by an unprivileged user."""
 
     def _argv(self) -> list[str]:
         return denied.argv("from holdfast.cli import main; raise SystemExit(main())", "unshare", SOMEBODY, self.command)

@@ -1,4 +1,4 @@
-"""A user's own tool that changes its agent's memory, as tools for the retired server do, through the official SDK."""
+"""A user's tool that changes its agent's memory through `agent_state`, as tools for the old server do."""
 
 from __future__ import annotations
 

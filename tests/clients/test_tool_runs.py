@@ -1,4 +1,4 @@
-"""Tools run by hand through the official SDK: the same toolbox, the same gate, nothing added to the conversation."""
+"""Run tools directly through the official SDK: same toolbox, same approval rules, nothing added to the conversation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from letta_client import ConflictError, Letta, NotFoundError, PermissionDeniedError
 
 from server_fixture import Served
-from tools.processes import named, until
+from tools.processes import processes_named, until
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ECHO = '''
@@ -199,7 +199,8 @@ def test_a_large_whole_number_arrives_to_the_last_digit(client: Letta, http: htt
     done = http.post("/v1/tools/run", json={"source_code": source, "args": args}).json()
     assert done["tool_return"] == f"{10**30 + 1}"
     endless = '{"args": {"x": ' + "9" * 5_000 + "}}"
-    assert http.post(f"/v1/agents/{agent}/tools/exact/run", content=endless).status_code in (400, 422)
+    headers = {"content-type": "application/json"}
+    assert http.post(f"/v1/agents/{agent}/tools/exact/run", content=endless, headers=headers).status_code in (400, 422)
 
 
 SLEEPER = '''
@@ -221,8 +222,8 @@ def test_a_tool_run_by_hand_dies_when_the_client_hangs_up(client: Letta, served:
         lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in asked.headers.items())]
         with socket.create_connection((server.host, server.port or 80)) as line:
             line.sendall("\r\n".join([*lines, "", ""]).encode() + asked.content)
-            asyncio.run(until(lambda: bool(named(mark)), 30))
-        asyncio.run(until(lambda: not named(mark), 30))
+            asyncio.run(until(lambda: bool(processes_named(mark)), 30))
+        asyncio.run(until(lambda: not processes_named(mark), 30))
 
 
 def test_the_schema_of_a_source_is_told(http: httpx.Client) -> None:

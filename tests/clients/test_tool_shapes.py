@@ -1,6 +1,6 @@
-"""Tools as people write them, sent as source by the official SDK, and called on a real server as a model would.
+"""Many styles of tool source, sent by the official SDK and called on a real server as a model would.
 
-(What an older SDK makes of functions and classes by itself is in test_old_python_sdk.)
+The tools that an older SDK builds from functions and classes are tested in test_old_python_sdk.py.
 """
 
 from __future__ import annotations

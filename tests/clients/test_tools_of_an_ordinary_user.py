@@ -1,7 +1,7 @@
 """A handful of the sandbox's attacks (tests/tools/test_attacks_*) on servers that are not root.
 
-Where pytest runs as root, tools are users of their own in tier B. A server of an ordinary user cannot have that: its
-tools are the same user as it is, and only namespaces or landlock stand between them.
+Where pytest runs as root, tools run as users of their own in tier B. The server of an ordinary user cannot do that: its
+tools run as the same user, and only namespaces or landlock separate them from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 import denied
 from denied import SOMEBODY
 from server_fixture import StartedAnew
-from tools.processes import a_mark, named, until
+from tools.processes import processes_named, unique_process_name, until
 
 ATTACKS = '''
 def attack(folder: str, pid: int, mark: str) -> dict:
@@ -95,13 +95,13 @@ def place(request: pytest.FixtureRequest) -> Iterator[tuple[StartedAnew, Path]]:
 
 def test_files_and_processes_are_out_of_reach_though_the_user_is_the_same(place: tuple[StartedAnew, Path]) -> None:
     server, folder = place
-    mark = a_mark()
+    mark = unique_process_name()
     with httpx.Client(base_url=server.url, timeout=60) as http:
         tier = http.get("/v1/health").json()["tools"]
         args = {"folder": str(folder), "pid": server.pid, "mark": mark}
         ran = http.post("/v1/tools/run", json={"source_code": ATTACKS, "args": args}).json()
         assert ran["status"] == "success", (ran, tier)
         assert json.loads(ran["tool_return"])["done"] == []
-        asyncio.run(until(lambda: named(mark) == []))
+        asyncio.run(until(lambda: processes_named(mark) == []))
         assert not (folder / "mark").exists()
         assert http.get("/v1/tools/").status_code == 200

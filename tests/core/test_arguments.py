@@ -1,4 +1,4 @@
-"""The model's argument text: what is taken, what is mended, and what the model is told."""
+"""Tests of call arguments: what is accepted, what is converted, and what the model is told."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import arguments, conformity
-from holdfast.core.arguments import parse_arguments
 from holdfast.core.errors import TellTheModel
+from holdfast.core.tools import call_arguments, json_schema
+from holdfast.core.tools.call_arguments import parse_arguments
 
 SCHEMA: dict[str, Any] = {
     "name": "order",
@@ -119,18 +119,18 @@ def test_a_fault_is_told_with_its_place(text: str, words: list[str]) -> None:
 
 def test_all_faults_are_told_at_once_up_to_a_limit() -> None:
     message = told(json.dumps({f"x{number}": 1 for number in range(9)}))
-    assert message.count("is unknown") == arguments.FAULTS_TOLD
+    assert message.count("is unknown") == call_arguments.MAX_FAULTS_SHOWN
     assert "and 5 more" in message
 
 
-@pytest.mark.parametrize("depth", [arguments.DEEPEST + 1, 100_000])
+@pytest.mark.parametrize("depth", [call_arguments.MAX_DEPTH + 1, 100_000])
 def test_depth_is_bounded(depth: int) -> None:
     text = '{"open": ' + "[" * depth + "]" * depth + "}"
     assert "nested deeper" in told(text)
 
 
 def test_size_is_bounded() -> None:
-    assert "larger than" in told('{"note": "' + "a" * arguments.TEXT_BYTES + '"}')
+    assert "larger than" in told('{"note": "' + "a" * call_arguments.MAX_CHARACTERS + '"}')
 
 
 def test_a_reference_to_itself_ends() -> None:
@@ -185,7 +185,7 @@ def test_a_schema_that_doubles_the_work_at_every_level_refuses_in_time() -> None
     value: dict[str, Any] = {"word": 1}
     for _ in range(60):
         value = {"next": value}
-    assert f"cannot be checked in {conformity.STEPS} steps" in told(json.dumps({"a": value}), DOUBLING)
+    assert f"cannot be checked in {json_schema.MAX_STEPS} steps" in told(json.dumps({"a": value}), DOUBLING)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_schema_that_doubles_the_work_at_every_level_refuses_in_time() -> None
 def test_a_long_list_times_a_long_schema_is_refused_in_time(inner: dict[str, Any]) -> None:
     schema = {"properties": {"a": {"type": "array", "items": inner}}}
     item: Any = "a" * 40 + "!" if "pattern" in inner else {}
-    assert f"cannot be checked in {conformity.STEPS} steps" in told(json.dumps({"a": [item] * 5_000}), schema)
+    assert f"cannot be checked in {json_schema.MAX_STEPS} steps" in told(json.dumps({"a": [item] * 5_000}), schema)
 
 
 def test_a_list_as_long_as_models_write_is_checked_whole() -> None:

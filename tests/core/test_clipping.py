@@ -1,11 +1,11 @@
-"""Tool returns that are too long: what is cut, and how it is said."""
+"""Tests of clipping tool returns: which part is clipped, and the note about it."""
 
 from __future__ import annotations
 
 import json
 
-from holdfast.core.clipping import clip_content, clip_return
-from holdfast.core.messages import Image, Text
+from holdfast.core.conversation.messages import Image, Text
+from holdfast.core.tools.return_clipping import clip_content, clip_return
 
 
 def test_text_is_cut_and_says_how_much_is_missing() -> None:

@@ -1,4 +1,4 @@
-"""What is stored is read again: by this version, by later ones, and by earlier ones while servers are upgraded."""
+"""Tests that stored messages can be decoded by this version, later ones, and earlier ones during an upgrade."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.core.codec import decode, decode_body, encode
+from holdfast.core.conversation.message_codec import decode, decode_body, encode
+from holdfast.core.conversation.messages import AssistantBody, Text, ToolCall, ToolResult, ToolReturnsBody
 from holdfast.core.errors import Broken
-from holdfast.core.messages import AssistantBody, Text, ToolCall, ToolResult, ToolReturnsBody
 from holdfast.core.model import ToolSpec
-from holdfast.core.request import RunRequest
+from holdfast.core.run_request import RunRequest
 
 RETURNS = ToolReturnsBody((ToolResult("call-1", "success", "paid", tier="A"),))
 

@@ -1,4 +1,4 @@
-"""Where a context is cut: over any history and in any mode, what stays is valid and holds the newest exchange."""
+"""Property tests of compaction: for any history and mode, the kept context is valid and has the newest exchange."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import tokens
 from holdfast.core.compaction import (
     CompactionSettings,
     choose_cut,
@@ -16,7 +15,8 @@ from holdfast.core.compaction import (
     transcript,
     without_a_summary,
 )
-from holdfast.core.messages import (
+from holdfast.core.conversation import token_estimate
+from holdfast.core.conversation.messages import (
     Approval,
     ApprovalRequestBody,
     ApprovalResponseBody,
@@ -112,7 +112,7 @@ def test_what_stays_is_valid_and_holds_the_newest_exchange(
     context: list[Body], mode: Any, way: Way, percentage: float
 ) -> None:
     chosen = CompactionSettings(mode=mode, sliding_window_percentage=percentage)
-    sizes = [tokens.of_body(body) for body in context]
+    sizes = [token_estimate.of_body(body) for body in context]
     share, exchange_only = keep_share(chosen, way)
     budget = int(sum(sizes) * share)
     keep = choose_cut(context, sizes, budget, exchange_only=exchange_only)

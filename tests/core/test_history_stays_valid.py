@@ -1,5 +1,6 @@
-"""Promise 3, over random histories: each call has exactly one return, vendors accept the context, and the next message
-is accepted.
+"""Property tests of the loop over random histories: each call has one return, and the context stays valid.
+
+Vendors accept the context, and the next message is accepted (promise 3 of the README).
 
 A model of a run: it applies decisions to a context and a ledger, picks at random what happens next among what can
 happen, and crashes, cancels and restarts at will. Hypothesis prints the history that breaks it.
@@ -14,9 +15,7 @@ from hypothesis import strategies as st
 
 from core.turns import hand, result, said
 from holdfast.core.budget import Budget, seconds_spent
-from holdfast.core.lifecycle import check_call_change
-from holdfast.core.loop import decide
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     Answer,
     Approval,
     ApprovalRequestBody,
@@ -26,8 +25,9 @@ from holdfast.core.messages import (
     ToolCall,
     ToolReturnsBody,
 )
+from holdfast.core.lifecycle import check_call_change
+from holdfast.core.loop import decide
 from holdfast.core.model import Reply, ToolSpec, Usage
-from holdfast.core.rules import parse_rule
 from holdfast.core.state import (
     BudgetSpent,
     CallModel,
@@ -48,7 +48,8 @@ from holdfast.core.state import (
     Terms,
     ToolSettled,
 )
-from holdfast.providers.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn, turns
+from holdfast.core.tools.tool_rules import parse_rule
+from holdfast.providers.encoding.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn, turns
 from holdfast.testing.request_reading import as_messages, unpaired
 
 TOOLS = ("look", "pay", "send", "count")
@@ -148,11 +149,12 @@ class World:
         return ModelReplied(reply, f"step-{self.steps}", f"message-{self.steps}b", f"message-{self.steps}a")
 
     def answers(self) -> tuple[Answer, ...]:
-        def one(call_id: str) -> Answer:
-            kind = self.draw.draw(st.sampled_from(("approve", "deny", "give")), label="answer")
+        def one(call_id: str, client_side: bool) -> Answer:
+            kinds = ("deny", "give") if client_side else ("approve", "deny", "give")
+            kind = self.draw.draw(st.sampled_from(kinds), label="answer")
             return result(call_id) if kind == "give" else Approval(call_id, kind == "approve", "because")
 
-        return tuple(one(c.call.id) for c in self.state.waiting)
+        return tuple(one(c.call.id, c.client_side) for c in self.state.waiting)
 
     def check_returns(self, *, complete: bool) -> None:
         asked = [c.id for b in self.context if isinstance(b, (AssistantBody, ApprovalRequestBody)) for c in b.calls]

@@ -1,4 +1,4 @@
-"""The two transition tables: what they allow, and that nothing else can be written."""
+"""Tests of the two lifecycle tables: the changes that they allow, and that no other change can be written."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Limits of a run: budgets end it between steps, and a context that grew too large is compacted, but never for ever."""
+"""Tests of run limits: budgets stop a run between steps, and compactions of a large context end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from core.turns import call, replied, result, said, state
 from holdfast.core.budget import Budget, Price, Spent, seconds_spent
-from holdfast.core.limits import MAX_COMPACTIONS
+from holdfast.core.conversation.messages import AssistantBody, Text, ToolReturnsBody
 from holdfast.core.loop import decide
-from holdfast.core.messages import AssistantBody, Text, ToolReturnsBody
 from holdfast.core.model import Reply, Usage
+from holdfast.core.run_limits import MAX_COMPACTIONS
 from holdfast.core.state import (
     BudgetSpent,
     CallModel,

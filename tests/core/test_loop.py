@@ -1,13 +1,11 @@
-"""The loop, case by case."""
+"""Tests of the agent loop, case by case."""
 
 from dataclasses import replace
 
 import pytest
 
-from core.turns import call, replied, result, said, state
-from holdfast.core.errors import Invalid, PendingApproval
-from holdfast.core.loop import decide
-from holdfast.core.messages import (
+from core.turns import call, hand, replied, result, said, state
+from holdfast.core.conversation.messages import (
     Approval,
     ApprovalRequestBody,
     ApprovalResponseBody,
@@ -19,7 +17,10 @@ from holdfast.core.messages import (
     UserBody,
     plain_text,
 )
+from holdfast.core.errors import Invalid, PendingApproval
+from holdfast.core.loop import decide
 from holdfast.core.state import (
+    Call,
     CallModel,
     CancelAsked,
     Crashed,
@@ -241,6 +242,20 @@ def test_client_tools_always_wait_for_the_client() -> None:
     decision = decide(state(client=("open_file",)), replied(call("open_file")))
     assert decision.stop == "requires_approval"
     assert decision.calls[0].client_side
+
+
+@pytest.mark.parametrize("status", ["allowed", "started"])
+@pytest.mark.parametrize("on_unknown", ["ask", "retry", "tell"])
+def test_a_client_call_that_an_older_server_approved_does_not_run_after_a_takeover(
+    status: str, on_unknown: str
+) -> None:
+    loadout = replace(state().loadout, tools={"open_file": hand("open_file", on_unknown=on_unknown)})
+    left = Call(call("open_file"), "step-1", 0, status, "message-1", client_side=True)  # type: ignore[arg-type]
+    decision = decide(State(loadout, (left,)), Recovered("message-3"))
+    assert started(decision) == []
+    if decision.state.waiting:
+        with pytest.raises(Invalid, match="runs on the client"):
+            decide(decision.state, DecisionsGiven((Approval("call_open_file", True),)))
 
 
 # ---- interruptions

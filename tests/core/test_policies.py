@@ -1,4 +1,4 @@
-"""Policies by argument: what they match, and that they fail closed."""
+"""Tests of argument policies: what they match, and that they fail closed."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.core.approvals.approval_gate import digest_of, judge_call
+from holdfast.core.approvals.policies import OPERATORS, judge, parse_policies
+from holdfast.core.conversation.messages import ToolCall
 from holdfast.core.errors import Invalid
-from holdfast.core.gate import digest_of, judge_call
-from holdfast.core.messages import ToolCall
-from holdfast.core.policies import OPERATORS, judge, parse_policies
-from holdfast.core.rules import parse_rule
+from holdfast.core.tools.tool_rules import parse_rule
 
 
 def said(then: str, *when: tuple[str, str, Any], tool: str = "pay", shadow: bool = False) -> dict[str, Any]:

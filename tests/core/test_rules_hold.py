@@ -1,8 +1,8 @@
-"""Tool rules over random rules and histories: what is offered is what a plain reading of each rule allows, the same is
-asked again when a call is about to run, and arguments that a rule fills in win. Rules may name tools that the agent
-does not have (any more): they hold for the others, and force none of them.
+"""Property tests of tool rules over random rules and histories, against a simple oracle.
 
-The oracle looks at one tool at a time and asks each rule in words; it shares no code with `core.rules`.
+The offered tools are those that each rule allows, the rules are checked again when a call is about to run, and the
+arguments of a rule override the model's. Rules may name tools that the agent does not have; such a rule forces no other
+tool. The oracle checks one tool at a time and shares no code with `core.tools.tool_rules`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.turns import call, replied, state
+from holdfast.core.conversation.messages import ToolReturnsBody
 from holdfast.core.loop import decide
-from holdfast.core.messages import ToolReturnsBody
-from holdfast.core.rules import offered, parse_rule, prefilled
 from holdfast.core.state import CallModel, RunTools
-from holdfast.core.tooling import ask_model
+from holdfast.core.step_calls import ask_model
+from holdfast.core.tools.tool_rules import offered, parse_rule, prefilled
 
 NAMES = ("a", "b", "c", "d")
 KINDS = (
@@ -194,4 +194,4 @@ def test_arguments_that_a_rule_fills_in_reach_the_call(
     before = replace(state(*NAMES, rules=tuple(given_rules)), called=tuple(called))
     for effect in decide(before, replied(call(name))).effects:
         if isinstance(effect, RunTools):
-            assert json.dumps(effect.prefilled[f"call_{name}"]) == json.dumps(expected)
+            assert [json.loads(one.to_run.arguments) for one in effect.calls] == [expected]

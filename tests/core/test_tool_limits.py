@@ -1,4 +1,4 @@
-"""A tool's own limits: what can be said, and what is refused with the reason."""
+"""Tests of a tool's own limits: which values are accepted, and which are refused with a reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.errors import Invalid
-from holdfast.core.tool_limits import LIMITS, own_limits
+from holdfast.core.tools.tool_limits import LIMITS, own_limits
 from holdfast.ports.toolbox import ToolLimits
 
 

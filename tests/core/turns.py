@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.core.messages import Draft, Text, ToolCall, ToolResult, UserBody
+from holdfast.core.conversation.messages import Draft, Text, ToolCall, ToolResult, UserBody
 from holdfast.core.model import Reply, ToolSpec, Usage
-from holdfast.core.rules import parse_rule
 from holdfast.core.state import Hand, Loadout, ModelReplied, State, UserSpoke
+from holdfast.core.tools.tool_rules import parse_rule
 
 SCHEMA = {"type": "object", "properties": {}}
 

@@ -9,41 +9,41 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.bus.alone import Alone
-from holdfast.core.messages import Draft, Text, UserBody
+from holdfast.bus.single_process import SingleProcessBus
+from holdfast.core.conversation.messages import Draft, Text, UserBody
 from holdfast.core.records import Run
-from holdfast.core.request import RunRequest
-from holdfast.engine import stream
+from holdfast.core.run_request import RunRequest
+from holdfast.engine.conversation.maintenance import ConversationMaintenance
+from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
-from holdfast.engine.feed import Feed
-from holdfast.engine.upkeep import Upkeep
-from holdfast.engine.wiring import Wiring
-from holdfast.outbound.client import GuardedClient
+from holdfast.engine.stream import event_records
+from holdfast.engine.stream.feed import Feed
+from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
-from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.history_store import MessageScope
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.providers.directory import Directory
 from holdfast.records.agents import Agents
 from holdfast.records.tools import Tools
-from holdfast.storage.agents import SqlAgents
-from holdfast.storage.archives import SqlArchives
-from holdfast.storage.conversations import SqlConversations
-from holdfast.storage.database import Database
-from holdfast.storage.history import SqlHistory
-from holdfast.storage.limits import RunLimits
-from holdfast.storage.migrate import migrate
-from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
-from holdfast.storage.run_store import SqlRunStore
-from holdfast.storage.sealing import AesSealer
-from holdfast.storage.search import SqlMessageSearch
-from holdfast.storage.tools import SqlTools
+from holdfast.storage.encryption import AesSealer
+from holdfast.storage.records.agent_store import SqlAgents
+from holdfast.storage.records.archive_store import SqlArchives
+from holdfast.storage.records.conversation_store import SqlConversations
+from holdfast.storage.records.history_store import SqlHistory
+from holdfast.storage.records.message_search import SqlMessageSearch
+from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.records.tool_store import SqlTools
+from holdfast.storage.runs.queue_limits import RunLimits
+from holdfast.storage.runs.run_store import SqlRunStore
+from holdfast.storage.schema.migrate import migrate
+from holdfast.storage.sql.database import Database
 from holdfast.testing.scripted_model import ScriptedModel
-from holdfast.tools.builtins import Builtins
-from holdfast.tools.recall import Recall
-from holdfast.tools.schema import SourceSchemas
-from holdfast.tools.web import Web
+from holdfast.tools.builtin.memory_search import Recall
+from holdfast.tools.builtin.toolbox import Builtins
+from holdfast.tools.builtin.web import Web
+from holdfast.tools.schema.tool_schema import SourceSchemas
 
 TOOL = '''
 def {name}(text: str = "") -> str:
@@ -80,12 +80,12 @@ class House:
     engine: Engine
     model: ScriptedModel
     toolbox: Functions
-    wiring: Wiring
+    deps: Dependencies
     agents: Agents
     tools: Tools
     conversations: SqlConversations
     history: SqlHistory
-    upkeep: Upkeep
+    maintenance: ConversationMaintenance
     names: list[str] = field(default_factory=list)
 
     async def agent(self, *names: str, gated: tuple[str, ...] = (), **given: Any) -> str:
@@ -112,7 +112,7 @@ class House:
         return await self.engine.start(DEFAULT_ACTOR, conversation_id, RunRequest(**options))
 
     async def records(self, run_id: str, after: int = 0) -> list[dict[str, Any]]:
-        return [stream.parse(t) async for batch in self.engine.follow(run_id, after) for t in batch.records]
+        return [event_records.parse(t) async for batch in self.engine.follow(run_id, after) for t in batch.records]
 
     async def finished(self, conversation_id: str, text: str = "hello", **options: Any) -> Run:
         """Start a run and wait for its end."""
@@ -135,8 +135,8 @@ class House:
 
 def builtins_of(house: House) -> Builtins:
     """The server's own tools on this house's database; without the web."""
-    recall = Recall(SqlMessageSearch(house.database), SqlArchives(house.database), house.wiring.clock)
-    return Builtins(recall, Web(GuardedClient(allow_private=False), None, None), house.toolbox, house.wiring.clock)
+    recall = Recall(SqlMessageSearch(house.database), SqlArchives(house.database), house.deps.clock)
+    return Builtins(recall, Web(GuardedClient(allow_private=False), None, None), house.toolbox, house.deps.clock)
 
 
 @asynccontextmanager
@@ -162,9 +162,9 @@ async def opened(
     model, toolbox = ScriptedModel(), Functions()
     models = Directory([("scripted", model)])
     store = SqlRunStore(database, clock, approvals_webhook, limits)
-    bus = bus or Alone()
+    bus = bus or SingleProcessBus()
     await bus.open()
-    wiring = Wiring(
+    deps = Dependencies(
         store=store,
         models=models,
         toolbox=toolbox,
@@ -176,18 +176,18 @@ async def opened(
         most_runs=most_runs,
         **wired,
     )
-    engine = Engine(wiring)
+    engine = Engine(deps)
     house = House(
         database,
         engine,
         model,
         toolbox,
-        wiring,
-        Agents(SqlAgents(database), models, clock, AesSealer("a key", Path(), makes_key=False), wiring.pictures),
+        deps,
+        Agents(SqlAgents(database), models, clock, AesSealer("a key", Path(), makes_key=False), deps.images),
         Tools(SqlTools(database), SourceSchemas(), clock),
         SqlConversations(database, clock),
         SqlHistory(database),
-        Upkeep(wiring),
+        ConversationMaintenance(deps),
     )
     if sweep:
         await engine.open(alone=alone)

@@ -9,17 +9,17 @@ from datetime import timedelta
 import pytest
 
 from engine.house import House, opened
-from holdfast.api import watching
-from holdfast.engine import feed, stream
-from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.retention import SqlOldEvents
+from holdfast.api.turns import respond
+from holdfast.engine.stream import event_records, feed
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.runs.retention import SqlOldEvents
 from holdfast.testing.script import Call, Hang, Say
 
 SUBSCRIBERS = 1_000
 
 
 def shown(house: House, run_id: str, after: int = 0) -> AsyncIterator[bytes]:
-    response = watching.show(house.engine, run_id, after=after)
+    response = respond.show(house.engine, run_id, after=after)
     return response.body_iterator  # type: ignore[return-value]
 
 
@@ -63,26 +63,26 @@ async def test_a_stream_taken_up_anywhere_ends_with_the_same_bytes(database_url:
         house.model.script(Say("one two three four five"))
         run = await house.start(conversation, stream_tokens=True)
         whole = [f"{record}\n\n" for record in (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]]
-        assert whole[-1] == stream.DONE
+        assert whole[-1] == event_records.DONE
         for cursor in range(1, len(whole)):
             ping, *rest = (await bytes_of(house, run.id, cursor)).decode().split("\n\n")[:-1]
-            assert stream.parse(ping)["message_type"] == "ping"
+            assert event_records.parse(ping)["message_type"] == "ping"
             assert [f"{record}\n\n" for record in rest] == whole[cursor:]
 
 
 async def test_a_silent_run_is_heard_to_be_alive(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PING_SECONDS", 0.01)
+    monkeypatch.setattr(respond, "PING_SECONDS", 0.01)
     async with opened(database_url) as house:
         conversation = await house.agent()
         house.model.script(Hang())
         run = await house.start(conversation)
         records = shown(house, run.id)
-        opening, *pings = [stream.parse((await anext(records)).decode()) for _ in range(4)]
+        opening, *pings = [event_records.parse((await anext(records)).decode()) for _ in range(4)]
         assert {ping["message_type"] for ping in (opening, *pings)} == {"ping"}
         assert {(ping["run_id"], ping["seq_id"]) for ping in pings} == {(run.id, 1)}
         assert len({ping["id"] for ping in (opening, *pings)}) == 4
         await house.engine.cancel(run)
-        assert [chunk async for chunk in records][-1] == stream.DONE.encode()
+        assert [chunk async for chunk in records][-1] == event_records.DONE.encode()
         assert [r["message_type"] for r in await house.records(run.id)] == ["ping", "stop_reason"]
 
 
@@ -92,9 +92,9 @@ async def test_a_subscriber_is_told_of_the_gap_and_then_sees_the_rest(database_u
         house.model.script(Say("one two three four"))
         run = await house.start(conversation, stream_tokens=True)
         whole = (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]
-        later = house.wiring.clock.now() + timedelta(days=8)
+        later = house.deps.clock.now() + timedelta(days=8)
         assert await SqlOldEvents(house.database).drop_events(later, 1) == 1
         gap, *rest = (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]
-        said = stream.parse(gap)
+        said = event_records.parse(gap)
         assert (said["message_type"], said["first_seq_id"]) == ("gap", 1)
         assert rest == whole[said["last_seq_id"] :]

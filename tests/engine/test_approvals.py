@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 
 from engine.house import TOOL, House, opened
+from holdfast.core.conversation.messages import Approval, ToolResult, ToolReturnsBody, plain_text
 from holdfast.core.errors import AlreadyDecided, Conflict, ConversationBusy, Invalid
-from holdfast.core.messages import Approval, ToolResult, ToolReturnsBody, plain_text
 from holdfast.core.records import Run
-from holdfast.engine.expiry import Expiries
-from holdfast.ports.approvals import Approval as Asked
-from holdfast.ports.approvals import ApprovalFilter
+from holdfast.engine.chores.approval_expiry import ApprovalExpiry
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.approval_store import Approval as Asked
+from holdfast.ports.stores.approval_store import ApprovalFilter
 from holdfast.records.approvals import Approvals
-from holdfast.storage.approvals import SqlApprovals
-from holdfast.storage.audit import verify
-from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.tables import decisions
+from holdfast.storage.records.approval_store import SqlApprovals
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.runs.audit_check import verify
+from holdfast.storage.schema.record_tables import decisions
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Hang, Say
 
 
 def inbox(house: House) -> Approvals:
-    return Approvals(SqlApprovals(house.database, house.wiring.clock), house.engine.start)
+    return Approvals(SqlApprovals(house.database, house.deps.clock), house.engine.start)
 
 
 async def waiting(house: House) -> list[Asked]:
@@ -37,7 +37,7 @@ async def say(house: House, asked: Asked, answer: Any, remember: str | None = No
 
 
 async def last_returns(house: House, conversation: str) -> dict[str, str]:
-    situation = await house.wiring.store.situation(conversation)
+    situation = await house.deps.store.situation(conversation)
     found = [m.body for m in situation.context or () if isinstance(m.body, ToolReturnsBody)]
     return {result.call_id: plain_text(result.content) for result in found[-1].results}
 
@@ -147,9 +147,9 @@ async def test_what_was_allowed_for_the_conversation_is_not_asked_again_until_re
         assert (await house.finished(conversation)).stop_reason == "requires_approval"
 
 
-async def expiring(house: House) -> Expiries:
+async def expiring(house: House) -> ApprovalExpiry:
     store = inbox(house).store
-    return Expiries(store, house.wiring.store, house.wiring.clock, house.engine.start, house.engine.cancel)
+    return ApprovalExpiry(store, house.deps.store, house.deps.clock, house.engine.start, house.engine.cancel)
 
 
 @pytest.mark.parametrize("then", ["deny", "stop", "keep"])
@@ -180,7 +180,7 @@ async def test_a_request_that_nobody_answers_expires_as_agreed(database_url: str
 
 
 def _of(conversation: str) -> Any:
-    from holdfast.ports.history import RunFilter
+    from holdfast.ports.stores.history_store import RunFilter
 
     return RunFilter(conversation_id=conversation)
 

@@ -8,20 +8,20 @@ from dataclasses import replace
 from datetime import timedelta
 
 from engine.house import House, opened
-from holdfast.core.messages import Approval, Draft, Text, UserBody
+from holdfast.core.conversation.messages import Approval, Draft, Text, UserBody
 from holdfast.core.records import Run
-from holdfast.ports.approvals import ApprovalFilter
 from holdfast.ports.paging import Page
-from holdfast.ports.runs import Change, Lease
+from holdfast.ports.stores.approval_store import ApprovalFilter
+from holdfast.ports.stores.run_store import Change, Lease
 from holdfast.records.approvals import Approvals
-from holdfast.storage.approvals import SqlApprovals
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.records.approval_store import SqlApprovals
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Hang, Say, Slow
 
 
 async def died(house: House, run: Run) -> None:
     """The process that drives this run is gone."""
-    task, _ = house.engine.work.driving[run.id]
+    task, _ = house.engine.worker.driving[run.id]
     task.cancel()
     await asyncio.wait({task})
 
@@ -34,7 +34,7 @@ async def test_after_two_compactions_memory_holds_what_the_rows_hold(database_ur
             await house.finished(conversation, f"question {number}")
         for number in range(3):
             house.model.script(Say(f"summary {number}"))
-            await house.upkeep.compact(conversation, None)
+            await house.maintenance.compact(conversation, None)
             house.model.script(Say("and on"))
             await house.finished(conversation, "more")
             sent = [message.id for message in house.model.requests[-1].messages]
@@ -51,7 +51,7 @@ async def test_cancelling_a_run_that_was_answered_touches_no_later_approval(data
         house.model.script(Call("pay", id="c2"))
         await house.finished(conversation, "again")
         assert await house.engine.cancel(first, rollback=True)
-        situation = await house.wiring.store.situation(conversation)
+        situation = await house.deps.store.situation(conversation)
         assert [call.status for call in situation.calls] == ["awaiting"]
         house.model.script(Say("paid"))
         assert (await house.finished(conversation, "", answers=(Approval("c2", True),))).stop_reason == "end_turn"
@@ -59,7 +59,7 @@ async def test_cancelling_a_run_that_was_answered_touches_no_later_approval(data
 
 async def test_remembering_edited_arguments_allows_the_edited_ones_only(database_url: str) -> None:
     async with opened(database_url) as house:
-        inbox = Approvals(SqlApprovals(house.database, house.wiring.clock), house.engine.start)
+        inbox = Approvals(SqlApprovals(house.database, house.deps.clock), house.engine.start)
         conversation = await house.agent("pay", gated=("pay",))
         house.model.script(Call("pay", {"text": "1000"}, id="c1"))
         await house.finished(conversation)
@@ -116,7 +116,7 @@ async def test_rules_remember_the_turn_after_a_takeover(database_url: str) -> No
             records = await other.records(run.id)
             assert [tool.name for tool in other.model.requests[0].tools] == ["look", "save"]
             assert records[-1]["step_count"] == 2
-            spent = [step.usage.total_tokens for step in await other.wiring.store.run_steps(run.id)]
+            spent = [step.usage.total_tokens for step in await other.deps.store.run_steps(run.id)]
             assert records[-1]["total_tokens"] == sum(spent)
 
 
@@ -124,7 +124,7 @@ async def test_a_cancel_that_comes_as_the_run_begins_to_wait_is_not_lost(databas
     async with opened(database_url) as house:
         conversation = await house.agent("pay", gated=("pay",))
         house.model.script(Call("pay", id="c1"))
-        store = house.wiring.store
+        store = house.deps.store
         checkpoint = store.checkpoint
 
         async def cancel_first(lease: object, change: object) -> bool:
@@ -133,7 +133,7 @@ async def test_a_cancel_that_comes_as_the_run_begins_to_wait_is_not_lost(databas
 
         store.checkpoint = cancel_first  # type: ignore[method-assign, assignment]
         run = await house.start(conversation)
-        task, _ = house.engine.work.driving[run.id]
+        task, _ = house.engine.worker.driving[run.id]
         await asyncio.wait({task})
         store.checkpoint = checkpoint  # type: ignore[method-assign]
         assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
@@ -151,14 +151,14 @@ async def test_one_run_that_cannot_be_loaded_does_not_keep_others_from_being_tak
             await house.model_called(number + 1)
             await died(house, runs[-1])
         async with opened(database_url, owner="other", sweep=False) as other:
-            loaded = other.wiring.store.situation
+            loaded = other.deps.store.situation
 
             async def broken(conversation_id: str, known: int | None = None) -> object:
                 if conversation_id == lines[0]:
                     raise RuntimeError("its rows cannot be read")
                 return await loaded(conversation_id, known)
 
-            other.wiring.store.situation = broken  # type: ignore[method-assign, assignment]
+            other.deps.store.situation = broken  # type: ignore[method-assign, assignment]
             other.model.script(Say("done"))
             await other.engine.open(alone=True)
             assert (await other.records(runs[1].id))[-2]["stop_reason"] == "end_turn"
@@ -217,7 +217,7 @@ async def test_a_worker_that_slept_past_its_lease_starts_no_tool(database_url: s
     async with opened(database_url, sweep=False) as house:
         conversation = await house.agent("pay")
         house.model.script(Call("pay", id="c1"))
-        store, clock = house.wiring.store, house.wiring.clock
+        store, clock = house.deps.store, house.deps.clock
         checkpoint = store.checkpoint
 
         async def then_sleep(lease: Lease, change: Change) -> bool:
@@ -228,7 +228,7 @@ async def test_a_worker_that_slept_past_its_lease_starts_no_tool(database_url: s
             return asked
 
         run = await house.start(conversation)
-        task, driver_tenure = house.engine.work.driving[run.id]
+        task, driver_tenure = house.engine.worker.driving[run.id]
         driver_tenure.kept = lambda lease: None  # type: ignore[method-assign]
         store.checkpoint = then_sleep  # type: ignore[method-assign]
         await asyncio.wait({task})
@@ -241,7 +241,7 @@ async def test_a_compaction_over_a_conversation_that_moves_on_is_decided_again(d
         for number in range(4):
             house.model.script(Say(f"answer {number}"))
             await house.finished(conversation, f"question {number}")
-        change_idle = house.wiring.store.change_idle
+        change_idle = house.deps.store.change_idle
         moved: list[str] = []
 
         async def meanwhile(change: Change) -> None:
@@ -251,10 +251,10 @@ async def test_a_compaction_over_a_conversation_that_moves_on_is_decided_again(d
                 await house.finished(conversation, "in between")
             await change_idle(change)
 
-        house.wiring.store.change_idle = meanwhile  # type: ignore[method-assign]
+        house.deps.store.change_idle = meanwhile  # type: ignore[method-assign]
         house.model.script(Say("a summary"))
         house.model.script(Say("another summary"))
-        await house.upkeep.compact(conversation, None)
+        await house.maintenance.compact(conversation, None)
         assert "Summary" in await house.kinds(conversation)
 
 
@@ -264,7 +264,7 @@ async def test_a_page_that_could_not_be_stored_leaves_no_hole_in_the_log(databas
         conversation = await house.agent()
         house.model.script(Slow(0), Say("word " * 20_000))  # without a pause: there is always more to show
         house.model.script(Say("and again"))
-        append, pages = house.wiring.store.append_events, 0
+        append, pages = house.deps.store.append_events, 0
 
         async def full_once(lease: Lease, first: int, records: Sequence[str]) -> bool:
             nonlocal pages
@@ -273,7 +273,7 @@ async def test_a_page_that_could_not_be_stored_leaves_no_hole_in_the_log(databas
                 raise OSError("the disk is full")
             return await append(lease, first, records)
 
-        house.wiring.store.append_events = full_once  # type: ignore[method-assign]
+        house.deps.store.append_events = full_once  # type: ignore[method-assign]
         run = await house.start(conversation, stream_tokens=True)
         seen = await house.records(run.id)
         assert pages > 3

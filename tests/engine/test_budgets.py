@@ -6,12 +6,12 @@ import asyncio
 
 from engine.house import opened
 from holdfast.core.budget import Budget, Price
-from holdfast.core.messages import AssistantBody, ToolReturnsBody, plain_text
+from holdfast.core.conversation.messages import AssistantBody, ToolReturnsBody, plain_text
 from holdfast.core.model import Usage
-from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.history_store import MessageScope
 from holdfast.ports.toolbox import ToolJob
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Count, Hang, Say
 

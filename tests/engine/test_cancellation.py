@@ -14,22 +14,22 @@ from typing import get_args
 import pytest
 
 from engine.house import House, opened
+from holdfast.core.conversation.messages import Approval, ToolReturnsBody
 from holdfast.core.errors import AskedWrongly, Broken, LostLease
 from holdfast.core.lifecycle import RunStatus, StopReason, status_for
-from holdfast.core.messages import Approval, ToolReturnsBody
 from holdfast.core.records import Run
-from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
-from holdfast.ports.runs import Change, Lease, Rest
+from holdfast.ports.stores.history_store import MessageScope
+from holdfast.ports.stores.run_store import Change, Lease, Rest
 from holdfast.ports.toolbox import ToolJob
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Fail, Hang, Say
 
 
 async def check_cancelled(house: House, run: Run, conversation: str, *, in_context: bool = True) -> None:
     after = await house.history.run(DEFAULT_ACTOR, run.id)
     assert (after.status, after.stop_reason) == ("cancelled", "cancelled")
-    situation = await house.wiring.store.situation(conversation)
+    situation = await house.deps.store.situation(conversation)
     assert situation.agent.last_stop_reason == "cancelled"
     assert situation.calls == ()
     stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100))
@@ -81,7 +81,7 @@ async def test_while_the_model_streams(database_url: str, tokens: bool, backgrou
         assert await house.engine.cancel(run, "user-1", "enough")
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert after.metadata["cancelled"] == {"by": "user-1", "reason": "enough"}
-        (step,) = await house.wiring.store.run_steps(run.id)
+        (step,) = await house.deps.store.run_steps(run.id)
         if tokens:
             assert step.usage.prompt_tokens > 50, "the prompt was sent"
             assert 2 <= step.usage.completion_tokens < 20
@@ -109,7 +109,7 @@ async def test_while_tools_run(database_url: str, together: int) -> None:
             run = await house.start(conversation)
             await begun.wait()
             await house.engine.cancel(run)
-        situation = await house.wiring.store.situation(conversation)
+        situation = await house.deps.store.situation(conversation)
         returned = (situation.context or ())[-1].body
         assert isinstance(returned, ToolReturnsBody)
         assert len(returned.results) == together
@@ -144,7 +144,7 @@ async def test_together_with_an_approval_that_arrives_at_the_same_moment(databas
             for outcome in outcomes:
                 if isinstance(outcome, Run):
                     await house.records(outcome.id)
-            assert (await house.wiring.store.situation(conversation)).calls == ()
+            assert (await house.deps.store.situation(conversation)).calls == ()
             await check_ids_agree(house, conversation)
             house.model._replies.clear()
             house.model.script(Say("next"))
@@ -196,7 +196,7 @@ async def test_together_with_the_last_step(database_url: str) -> None:
         await asyncio.gather(*cancelling)
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert after.stop_reason in ("cancelled", "max_steps")
-        situation = await house.wiring.store.situation(conversation)
+        situation = await house.deps.store.situation(conversation)
         assert situation.calls == ()
         assert situation.agent.last_stop_reason == after.stop_reason
         assert await house.kinds(conversation) == ["System", "User", "Assistant", "ToolReturns"]
@@ -214,7 +214,7 @@ async def test_by_another_process(database_url: str) -> None:
         house.model.script(Say("a"), Hang())
         run = await house.start(conversation, stream_tokens=True)
         await until(house, run, '"a"')
-        await house.wiring.store.ask_cancel(run.id, "user-2", "from elsewhere", False)
+        await house.deps.store.ask_cancel(run.id, "user-2", "from elsewhere", False)
         await house.records(run.id)
         await check_cancelled(house, run, conversation)
 
@@ -265,7 +265,7 @@ async def test_before_its_start_while_it_waits_in_the_queue(database_url: str) -
         await house.engine.cancel(running)
         await house.records(behind.id)
         assert (await house.history.run(DEFAULT_ACTOR, behind.id)).stop_reason == "end_turn"
-        said = [str(m.body) for m in (await house.wiring.store.situation(conversation)).context or ()]
+        said = [str(m.body) for m in (await house.deps.store.situation(conversation)).context or ()]
         assert not any("me too" in text for text in said)
         assert any("and me" in text for text in said)
 
@@ -285,7 +285,7 @@ async def test_the_step_that_was_cut_off_is_cancelled_and_the_ones_before_it_are
         await until(house, in_model, "hm")
         await house.engine.cancel(in_model)
         for run in (in_tool, in_model):
-            steps = await house.wiring.store.run_steps(run.id)
+            steps = await house.deps.store.run_steps(run.id)
             assert [(s.status, s.stop_reason) for s in steps] == [("success", None), ("cancelled", "cancelled")]
 
 
@@ -304,7 +304,7 @@ async def test_the_step_whose_calls_were_cut_off_is_cancelled(database_url: str,
             if when != "a human is asked":
                 await begun.wait()
             assert await house.engine.cancel(run, rollback=rollback)
-        (step,) = await house.wiring.store.run_steps(asking.id)
+        (step,) = await house.deps.store.run_steps(asking.id)
         assert (step.status, step.stop_reason) == ("cancelled", "cancelled")
         assert (step.tool_ns is None) is (when == "a human is asked")
         await check_cancelled(house, run, conversation, in_context=not rollback)
@@ -317,24 +317,24 @@ async def test_a_run_at_rest_cannot_be_written_to(database_url: str) -> None:
             house.model.script(*script)
             run = await house.finished(conversation)
             assert run.status == status
-            situation = await house.wiring.store.situation(conversation)
+            situation = await house.deps.store.situation(conversation)
             rest = Rest("cancelled", "cancelled", run.created_at, 0)
             change = Change(conversation, situation.version, situation.next_seq, rest=rest)
             lease = Lease(run.id, "test", 1, run.created_at)
             with pytest.raises(LostLease):
-                await house.wiring.store.checkpoint(lease, change)
-            assert not await house.wiring.store.settle_resting(run.id, change)
+                await house.deps.store.checkpoint(lease, change)
+            assert not await house.deps.store.settle_resting(run.id, change)
             assert await house.engine.cancel(run)
             assert await house.history.run(DEFAULT_ACTOR, run.id) == run
 
 
 async def test_a_change_that_the_lifecycle_does_not_list_cannot_be_written(database_url: str) -> None:
     async with opened(database_url) as house:
-        store = house.wiring.store
+        store = house.deps.store
 
         async def resting(conversation: str, status: RunStatus, stop: StopReason) -> Change:
             now = await store.situation(conversation)
-            return Change(conversation, now.version, now.next_seq, rest=Rest(status, stop, house.wiring.clock.now(), 0))
+            return Change(conversation, now.version, now.next_seq, rest=Rest(status, stop, house.deps.clock.now(), 0))
 
         conversation = await house.agent("pay", gated=("pay",))
         house.model.script(Call("pay", id="c1"))
@@ -350,7 +350,7 @@ async def test_a_change_that_the_lifecycle_does_not_list_cannot_be_written(datab
         house.model.script(Hang())
         run = await house.start(at_work)
         await house.model_called(2)
-        lease = Lease(run.id, "test", 1, house.wiring.clock.now())
+        lease = Lease(run.id, "test", 1, house.deps.clock.now())
         for status in ("created", "running", "cancelled"):
             with pytest.raises(Broken, match="rests as completed"):
                 await store.checkpoint(lease, await resting(at_work, status, "end_turn"))

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from engine.house import House, opened
-from holdfast.core.errors import Invalid, ModelError
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     AssistantBody,
     Message,
     SummaryBody,
@@ -18,13 +17,14 @@ from holdfast.core.messages import (
     UserBody,
     plain_text,
 )
+from holdfast.core.errors import Invalid, ModelError
 from holdfast.core.model import ModelRequest, Usage
 from holdfast.core.records import Run, Step
-from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.history_store import MessageScope
 from holdfast.ports.toolbox import ToolJob
-from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.search import SqlMessageSearch
+from holdfast.storage.records.message_search import SqlMessageSearch
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Count, Fail, Hang, Say
 
 LONG = "The tide comes in and the tide goes out. " * 60  # about 600 tokens
@@ -37,13 +37,13 @@ async def talk(house: House, conversation: str, turns: int, text: str = LONG) ->
 
 
 async def context_of(house: House, conversation: str) -> tuple[Message, ...]:
-    situation = await house.wiring.store.situation(conversation)
+    situation = await house.deps.store.situation(conversation)
     assert situation.context is not None
     return situation.context
 
 
 async def steps_of(house: House, run: Run) -> Sequence[Step]:
-    return await house.wiring.store.run_steps(run.id)
+    return await house.deps.store.run_steps(run.id)
 
 
 def kinds(messages: Any) -> list[str]:
@@ -201,7 +201,7 @@ async def test_a_summariser_that_cannot_read_so_much_is_given_the_newer_half(dat
         await talk(house, conversation, 4, "x" * 100_000)
         house.model.script(Fail.of("context_overflow"))
         house.model.script(Say("the newer half"))
-        done = await house.upkeep.compact(conversation, {"mode": "all"})
+        done = await house.maintenance.compact(conversation, {"mode": "all"})
         assert done.summary == "the newer half"
         first, second = (plain_text(r.messages[-1].body.parts) for r in house.model.requests[-2:])
         assert len(second) < len(first)
@@ -217,7 +217,7 @@ async def test_every_mode_makes_the_context_smaller_and_the_conversation_goes_on
             house.model.script(Say(f"answer {number}"))
             await house.finished(conversation, f"question {number}: {LONG}")
         house.model.script(Say("what I did so far"))
-        done = await house.upkeep.compact(conversation, None)
+        done = await house.maintenance.compact(conversation, None)
         assert (done.summary, done.count_before) == ("what I did so far", 17)
         assert done.count_after < done.count_before
         kept = await context_of(house, conversation)
@@ -246,7 +246,7 @@ async def test_settings_choose_the_model_the_prompt_and_how_long_a_summary_may_b
         await talk(house, conversation, 2)
         house.model.script(Say("0123456789" * 5))
         settings = {"prompt_acknowledgement": True, "model_settings": {"temperature": 0.1}}
-        done = await house.upkeep.compact(conversation, settings)
+        done = await house.maintenance.compact(conversation, settings)
         assert done.summary == "01234567890123456789... [truncated 30 chars]"
         asked = house.model.requests[-1]
         assert asked.messages[0].body == SystemBody("Be brief.")
@@ -284,7 +284,7 @@ async def test_what_was_compacted_away_stays_listed_and_searchable(database_url:
         await house.finished(conversation, "the password is swordfish")
         await talk(house, conversation, 2)
         house.model.script(Say("they talked"))
-        await house.upkeep.compact(conversation, {"mode": "all"})
+        await house.maintenance.compact(conversation, {"mode": "all"})
         assert "swordfish" not in str(await context_of(house, conversation))
         listed = await house.history.messages(
             DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100, order="asc")
@@ -347,13 +347,13 @@ async def test_compacting_what_cannot_get_smaller_is_refused_and_changes_nothing
     async with opened(database_url) as house:
         conversation = await house.agent()
         with pytest.raises(Invalid, match="cannot be made smaller"):
-            await house.upkeep.compact(conversation, None)
+            await house.maintenance.compact(conversation, None)
         await talk(house, conversation, 3)
         before = kinds(await context_of(house, conversation))
         house.model.script(Fail.of("llm_rate_limit"))
         house.model.script(Fail.of("llm_rate_limit"))
         with pytest.raises(ModelError) as raised:
-            await house.upkeep.compact(conversation, None)
+            await house.maintenance.compact(conversation, None)
         assert raised.value.kind == "llm_rate_limit"
         assert kinds(await context_of(house, conversation)) == before
 

@@ -13,10 +13,10 @@ import pytest
 from engine.house import House, opened
 from holdfast.bus.postgres import PostgresBus
 from holdfast.core.records import Run
-from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
-from holdfast.storage import run_store
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.ports.stores.history_store import RunFilter
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.runs import run_store
 from holdfast.testing.script import Hang, Say
 
 SOON = 3.0  # far less than the lease, so nothing is found because a lease has run out
@@ -57,7 +57,7 @@ async def test_a_page_that_comes_late_does_not_hold_a_run_that_was_handed_over(
 ) -> None:
     async with process(shared_url, "leaving") as leaving:
         under_way, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        append = leaving.wiring.store.append_events
+        append = leaving.deps.store.append_events
 
         async def late(*args: Any) -> bool:
             under_way.set()
@@ -67,7 +67,7 @@ async def test_a_page_that_comes_late_does_not_hold_a_run_that_was_handed_over(
             finally:
                 over.set()
 
-        monkeypatch.setattr(leaving.wiring.store, "append_events", late)
+        monkeypatch.setattr(leaving.deps.store, "append_events", late)
         leaving.model.script(Say("half of"), Hang())
         run = await leaving.start(await leaving.agent(), stream_tokens=True)
         await under_way.wait()
@@ -80,7 +80,7 @@ async def test_a_page_that_comes_late_does_not_hold_a_run_that_was_handed_over(
 async def test_what_a_look_under_way_takes_is_handed_over_too(shared_url: str, monkeypatch: Patch) -> None:
     async with process(shared_url, "leaving") as leaving, process(shared_url, "api", most_runs=0) as api:
         taken, go_on = asyncio.Event(), asyncio.Event()
-        claim_next = leaving.wiring.store.claim_next
+        claim_next = leaving.deps.store.claim_next
 
         async def slow(*args: Any) -> Any:
             leases = await claim_next(*args)
@@ -89,7 +89,7 @@ async def test_what_a_look_under_way_takes_is_handed_over_too(shared_url: str, m
                 await go_on.wait()
             return leases
 
-        monkeypatch.setattr(leaving.wiring.store, "claim_next", slow)
+        monkeypatch.setattr(leaving.deps.store, "claim_next", slow)
         leaving.model.script(Hang())
         run = await api.start(await api.agent())
         await taken.wait()

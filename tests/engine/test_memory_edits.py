@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from engine.house import House, builtins_of, opened
-from holdfast.core.messages import SystemBody, ToolReturnsBody
+from holdfast.core.conversation.messages import SystemBody, ToolReturnsBody
 from holdfast.core.records import Block
 from holdfast.ports.toolbox import MemoryEdit, ToolJob, ToolOutcome
 from holdfast.records.blocks import Blocks
-from holdfast.storage.blocks import SqlBlocks
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.records.block_store import SqlBlocks
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
 
 HUMAN = {"label": "human", "value": "Name: Ada"}
@@ -28,23 +28,23 @@ async def with_memory(house: House, *names: str) -> str:
 
 
 async def blocks_of(house: House, conversation: str) -> dict[str, str]:
-    return {block.label: block.value for block in (await house.wiring.store.situation(conversation)).blocks}
+    return {block.label: block.value for block in (await house.deps.store.situation(conversation)).blocks}
 
 
 async def by_hand(house: House, conversation: str, **given: Any) -> None:
     """A person changes the first block, as through the API."""
-    block = (await house.wiring.store.situation(conversation)).blocks[0]
-    await Blocks(SqlBlocks(house.database), house.wiring.clock).change(DEFAULT_ACTOR, block.id, given)
+    block = (await house.deps.store.situation(conversation)).blocks[0]
+    await Blocks(SqlBlocks(house.database), house.deps.clock).change(DEFAULT_ACTOR, block.id, given)
 
 
 async def results(house: House, conversation: str) -> list[tuple[str, str]]:
-    context = (await house.wiring.store.situation(conversation)).context or ()
+    context = (await house.deps.store.situation(conversation)).context or ()
     bodies = [message.body for message in context if isinstance(message.body, ToolReturnsBody)]
     return [(result.status, str(result.content)) for body in bodies for result in body.results]
 
 
 async def system_text(house: House, conversation: str) -> str:
-    context = (await house.wiring.store.situation(conversation)).context or ()
+    context = (await house.deps.store.situation(conversation)).context or ()
     assert isinstance(context[0].body, SystemBody)
     return context[0].body.text
 
@@ -205,7 +205,7 @@ async def test_a_block_that_a_person_made_with_the_same_label_is_not_doubled(dat
 
         async def interrupted(job: ToolJob) -> str | ToolOutcome:
             outcome = await builtin(job)
-            records = Blocks(SqlBlocks(house.database), house.wiring.clock)
+            records = Blocks(SqlBlocks(house.database), house.deps.clock)
             made = await records.create(DEFAULT_ACTOR, {"label": "plan", "value": "mine"})
             await house.agents.attach_block(DEFAULT_ACTOR, job.agent_id, made.id)
             return outcome

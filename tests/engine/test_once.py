@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from engine.house import opened
+from holdfast.core.conversation.messages import Approval
 from holdfast.core.errors import Conflict, PendingApproval
-from holdfast.core.messages import Approval
 from holdfast.testing.script import Call, Hang, Say
 
 

@@ -12,16 +12,16 @@ import pytest
 from aiohttp import web
 
 from engine.house import opened
+from holdfast.core.conversation.messages import Draft, Image, Part, Text, ToolResult, ToolReturnsBody, UserBody
 from holdfast.core.errors import Invalid
-from holdfast.core.messages import Draft, Image, Part, Text, ToolResult, ToolReturnsBody, UserBody
 from holdfast.core.model import ToolSpec
-from holdfast.core.request import RunRequest
-from holdfast.outbound import pictures
-from holdfast.outbound.client import GuardedClient
-from holdfast.outbound.pictures import FetchedPictures
-from holdfast.ports.agents import AgentFilter
+from holdfast.core.run_request import RunRequest
+from holdfast.outbound import image_fetcher
+from holdfast.outbound.guarded_client import GuardedClient
+from holdfast.outbound.image_fetcher import GuardedImageFetcher
 from holdfast.ports.outbound import OutboundAnswer, OutboundRequest
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.ports.stores.agent_store import AgentFilter
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"kelp"
@@ -83,7 +83,7 @@ def speaking(*parts: Part) -> tuple[Draft, ...]:
 async def test_an_image_by_url_is_fetched_once_and_sent_by_value_with_every_step(
     database_url: str, site: Site, client: GuardedClient
 ) -> None:
-    async with opened(database_url, pictures=FetchedPictures(client)) as house:
+    async with opened(database_url, images=GuardedImageFetcher(client)) as house:
         conversation = await house.agent("look")
         house.model.script(Call("look"))
         house.model.script(Say("Kelp."))
@@ -98,7 +98,7 @@ async def test_an_image_by_url_is_fetched_once_and_sent_by_value_with_every_step
 async def test_an_image_in_a_clients_tool_return_is_fetched_too(
     database_url: str, site: Site, client: GuardedClient
 ) -> None:
-    async with opened(database_url, pictures=FetchedPictures(client)) as house:
+    async with opened(database_url, images=GuardedImageFetcher(client)) as house:
         conversation = await house.agent()
         house.model.script(Call("draw", id="c1"))
         house.model.script(Say("Nice."))
@@ -114,7 +114,7 @@ async def test_an_image_in_a_clients_tool_return_is_fetched_too(
 async def test_an_image_in_an_agents_first_messages_is_fetched_before_the_agent_is_born(
     database_url: str, site: Site, client: GuardedClient
 ) -> None:
-    async with opened(database_url, pictures=FetchedPictures(client)) as house:
+    async with opened(database_url, images=GuardedImageFetcher(client)) as house:
         conversation = await house.agent(initial_message_sequence=speaking(Image(url=f"{site.url}/kelp.png")))
         house.model.script(Say("Kelp."))
         await house.finished(conversation, "What was it?")
@@ -128,10 +128,10 @@ async def test_an_image_in_an_agents_first_messages_is_fetched_before_the_agent_
 async def test_the_preview_of_a_request_holds_the_image_that_would_be_sent(
     database_url: str, site: Site, client: GuardedClient
 ) -> None:
-    async with opened(database_url, pictures=FetchedPictures(client)) as house:
+    async with opened(database_url, images=GuardedImageFetcher(client)) as house:
         conversation = await house.agent()
         request = RunRequest(messages=speaking(Image(url=f"{site.url}/kelp.png")))
-        preview = await house.upkeep.preview(conversation, request)
+        preview = await house.maintenance.preview(conversation, request)
         house.model.script(Say("Kelp."))
         await house.finished(conversation, messages=request.messages)
         assert [m.body for m in preview.request.messages] == [m.body for m in house.model.requests[0].messages]
@@ -150,8 +150,8 @@ async def test_the_preview_of_a_request_holds_the_image_that_would_be_sent(
 async def test_a_url_without_an_image_is_refused_and_nothing_has_changed(
     database_url: str, site: Site, client: GuardedClient, path: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "IMAGE_SECONDS", 0.5 if path == "/drip.png" else 10.0)
-    async with opened(database_url, pictures=FetchedPictures(client)) as house:
+    monkeypatch.setattr(image_fetcher, "IMAGE_SECONDS", 0.5 if path == "/drip.png" else 10.0)
+    async with opened(database_url, images=GuardedImageFetcher(client)) as house:
         conversation = await house.agent()
         with pytest.raises(Invalid, match=why):
             await house.start(conversation, messages=speaking(Image(url=site.url + path)))
@@ -176,7 +176,7 @@ async def test_an_image_url_that_leads_inside_is_refused_before_anything_is_aske
     tmp_path: object, site: Site, url: str
 ) -> None:
     guarded = GuardedClient()
-    async with opened(f"sqlite:///{tmp_path}/house.db", pictures=FetchedPictures(guarded)) as house:
+    async with opened(f"sqlite:///{tmp_path}/house.db", images=GuardedImageFetcher(guarded)) as house:
         conversation = await house.agent()
         image = Image(url=url.format(port=site.url.rpartition(":")[2]))
         with pytest.raises(Invalid, match="was not fetched"):
@@ -203,9 +203,9 @@ class Outside:
 
 async def test_all_images_of_a_request_together_have_a_bound_too(tmp_path: object) -> None:
     outside = Outside(PNG + bytes(9 * 1024 * 1024))
-    async with opened(f"sqlite:///{tmp_path}/house.db", pictures=FetchedPictures(outside)) as house:
+    async with opened(f"sqlite:///{tmp_path}/house.db", images=GuardedImageFetcher(outside)) as house:
         conversation = await house.agent()
-        many = tuple(Image(url=f"https://x/{n}.png") for n in range(pictures.MAX_IMAGES + 1))
+        many = tuple(Image(url=f"https://x/{n}.png") for n in range(image_fetcher.MAX_IMAGES + 1))
         with pytest.raises(Invalid, match="can have 20 images"):
             await house.start(conversation, messages=speaking(*many))
         assert outside.asked == 0

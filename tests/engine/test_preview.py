@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.house import opened
-from holdfast.core.messages import Draft, Message, Text, UserBody
+from holdfast.core.conversation.messages import Draft, Message, Text, UserBody
 from holdfast.core.model import ModelRequest
-from holdfast.core.request import RunRequest
+from holdfast.core.run_request import RunRequest
 from holdfast.testing.script import Call, Say
 
 
@@ -31,7 +31,7 @@ async def test_the_preview_is_what_is_sent(database_url: str) -> None:
             model_settings={"provider_type": "openai", "temperature": 0.3},
         )
         for number in range(2):
-            shown = await house.upkeep.preview(
+            shown = await house.maintenance.preview(
                 conversation, RunRequest(messages=(Draft(UserBody((Text(f"question {number}"),))),))
             )
             before = len(house.model.requests)
@@ -45,7 +45,7 @@ async def test_the_preview_is_what_is_sent(database_url: str) -> None:
 async def test_a_preview_writes_nothing(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent()
-        await house.upkeep.preview(conversation, RunRequest(messages=(Draft(UserBody((Text("hello"),))),)))
+        await house.maintenance.preview(conversation, RunRequest(messages=(Draft(UserBody((Text("hello"),))),)))
         assert await house.kinds(conversation) == ["System"]
         assert house.model.requests == []
 
@@ -53,13 +53,13 @@ async def test_a_preview_writes_nothing(database_url: str) -> None:
 async def test_the_vendors_count_is_the_whole_and_the_parts_share_it(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent("look", memory_blocks=[{"label": "human", "value": "Likes kelp. " * 50}])
-        estimated = await house.upkeep.overview(conversation)
+        estimated = await house.maintenance.overview(conversation)
 
         async def count_tokens(request: ModelRequest) -> int:
             return 7_001
 
         house.model.count_tokens = count_tokens  # type: ignore[attr-defined]
-        seen = await house.upkeep.overview(conversation)
+        seen = await house.maintenance.overview(conversation)
         assert seen.total == seen.system + seen.memory + seen.summary + seen.messages + seen.tools == 7_001
         assert abs(seen.memory / seen.total - estimated.memory / estimated.total) < 0.01
         assert estimated.total < 2_000
@@ -70,5 +70,5 @@ async def test_the_models_own_tokenizer_counts_the_parts(database_url: str) -> N
         conversation = await house.agent(memory_blocks=[{"label": "human", "value": "one two three four"}])
         house.model.script(Say("five six"))
         await house.finished(conversation, "seven eight nine")
-        seen = await house.upkeep.overview(conversation)
+        seen = await house.maintenance.overview(conversation)
         assert seen.messages == 3 + 2 + 2 * 4, "the words, and four for each message"

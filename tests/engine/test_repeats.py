@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from engine.house import House, opened
 from holdfast.core.records import Run
-from holdfast.ports.repeats import Repeat
-from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.repeats import LATE, SqlRepeats
+from holdfast.ports.stores.retry_detection import RetriedRequest
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.runs.retry_detection import LATE, SqlRepeats
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Hang, Say
 
@@ -37,7 +37,7 @@ class Desk:
         return await self.house.finished(self.conversation, **{"body_digest": "same", "waiter": "here"} | options)
 
     async def found(self, digest: str = "same", *, rejectable: bool = True) -> str | None:
-        run = await self.repeats.find(DEFAULT_ACTOR, Repeat(self.conversation, digest, rejectable))
+        run = await self.repeats.find(DEFAULT_ACTOR, RetriedRequest(self.conversation, digest, rejectable))
         return None if run is None else run.id
 
 
@@ -112,5 +112,5 @@ async def test_only_the_newest_of_the_same_words_counts(desk: Desk) -> None:
 
 async def test_what_others_said_is_not_what_i_said(desk: Desk) -> None:
     await desk.repeats.unheard(await desk.finished())
-    sought = Repeat(desk.conversation, "same", True)
+    sought = RetriedRequest(desk.conversation, "same", True)
     assert await desk.repeats.find(replace(DEFAULT_ACTOR, user_id="user-2"), sought) is None

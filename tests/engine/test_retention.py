@@ -8,16 +8,17 @@ import pytest
 from sqlalchemy import func, select
 
 from engine.house import House, opened
-from holdfast.api import watching
-from holdfast.engine import retention, stream
-from holdfast.engine.retention import Retention
-from holdfast.ports.history import StepFilter
+from holdfast.api.turns import respond
+from holdfast.engine.chores import retention
+from holdfast.engine.chores.retention import Retention
+from holdfast.engine.stream import event_records
 from holdfast.ports.paging import Page
-from holdfast.ports.traces import Trace
-from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.retention import SqlOldEvents
-from holdfast.storage.tables import events, run_keys
-from holdfast.storage.traces import SqlTraces
+from holdfast.ports.stores.history_store import StepFilter
+from holdfast.ports.stores.trace_store import Trace
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.runs.retention import SqlOldEvents
+from holdfast.storage.runs.traces import SqlTraces
+from holdfast.storage.schema.record_tables import events, run_keys
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Hang, Say
 
@@ -25,7 +26,7 @@ DAY = 86_400
 
 
 def keeper(house: House, days: int = 7) -> Retention:
-    return Retention(SqlOldEvents(house.database), house.wiring.clock, days)
+    return Retention(SqlOldEvents(house.database), house.deps.clock, days)
 
 
 async def pages(house: House, run_id: str) -> int:
@@ -59,10 +60,10 @@ async def test_a_stream_whose_events_are_all_gone_is_one_gap(database_url: str) 
         batches = [batch async for batch in house.engine.follow(run.id)]
         assert [(b.records, b.gap_until) for b in batches] == [((), last)]
         assert [batch async for batch in house.engine.follow(run.id, last)] == []
-        gap, stop, done = [record async for record in watching.show(house.engine, run.id).body_iterator]
+        gap, stop, done = [record async for record in respond.show(house.engine, run.id).body_iterator]
         assert b'"gap"' in bytes(gap)
-        assert bytes(stop) == stream.stop_record("end_turn").encode()
-        assert done == stream.DONE.encode()
+        assert bytes(stop) == event_records.stop_record("end_turn").encode()
+        assert done == event_records.DONE.encode()
 
 
 async def test_what_is_left_of_a_stream_follows_its_gap(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from engine.house import House, opened
-from holdfast.core.messages import Approval, ToolReturnsBody
+from holdfast.core.conversation.messages import Approval, ToolReturnsBody
 from holdfast.core.records import Run
-from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.history_store import MessageScope
 from holdfast.ports.toolbox import ToolJob
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
 
 

@@ -9,18 +9,18 @@ import pytest
 from sqlalchemy import Connection, String, select
 
 from engine.house import House, opened
+from holdfast.core.conversation.messages import Approval
 from holdfast.core.errors import Conflict, ModelErrorKind
-from holdfast.core.messages import Approval
 from holdfast.core.model import Usage
 from holdfast.core.records import Run
-from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.history_store import RunFilter
+from holdfast.ports.stores.trace_store import Trace
 from holdfast.ports.toolbox import ToolJob
-from holdfast.ports.traces import Trace
 from holdfast.records.conversations import Conversations
-from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.tables import metadata, runs
-from holdfast.storage.traces import SqlTraces
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.runs.traces import SqlTraces
+from holdfast.storage.schema.record_tables import metadata, runs
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Count, FailMidStream, Finish, Hang, Say
 
@@ -94,7 +94,7 @@ async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent
     async with opened(database_url) as house:
         default = await house.agent("look", "pay", gated=("pay",))
         agent_id = (await house.conversations.get(DEFAULT_ACTOR, default)).agent_id
-        kept = Conversations(house.conversations, house.wiring.store, house.wiring.clock)
+        kept = Conversations(house.conversations, house.deps.store, house.deps.clock)
         line = await kept.create(DEFAULT_ACTOR, agent_id, {})
         house.model.script(Call("look"), Call("pay", id="c1"))
         asked = await house.finished(line.id, keys=("otid:a",), body_digest="d", callback_url="https://x.example/")
@@ -105,7 +105,7 @@ async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent
         assert {"runs", "run_keys", "messages", "context", "ledger", "allowances"} <= set(before)
         assert {"events", "steps", "outbox"} <= set(await house.database.read(naming, "run_id", asked.id))
         assert {"run_tools", "traces"} <= set(await house.database.read(naming, "run_id", paid.id))
-        steps = [step.id for run in (asked, paid) for step in await house.wiring.store.run_steps(run.id)]
+        steps = [step.id for run in (asked, paid) for step in await house.deps.store.run_steps(run.id)]
         await kept.remove(line)
         gone = [("conversation_id", line.id), ("ancestor_id", line.id), ("id", line.id), ("run_id", asked.id)]
         gone += [("run_id", paid.id), ("turn_id", asked.id), *(("step_id", step) for step in steps)]
@@ -119,8 +119,8 @@ async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent
 
 
 async def keep_a_trace(house: House, run: Run) -> None:
-    (step, *_) = await house.wiring.store.run_steps(run.id)
-    now = house.wiring.clock.now()
+    (step, *_) = await house.deps.store.run_steps(run.id)
+    now = house.deps.clock.now()
     of = {"org_id": run.org_id, "run_id": run.id, "step_id": step.id, "agent_id": run.agent_id}
     trace = Trace(id="provider_trace-1", **of, attempt=1, created_at=now, about={}, body=b"packed")
     await SqlTraces(house.database).keep([trace])
@@ -150,7 +150,7 @@ async def test_a_tool_counts_for_the_run_that_executed_it(database_url: str) -> 
         house.model.script(Say("paid"))
         paying = await house.finished(conversation, "", answers=(Approval("c1", True),))
         assert (asking.tools_used, paying.tools_used) == ((), ("pay",))
-        tool = next(t for t in (await house.wiring.store.situation(conversation)).tools)
+        tool = next(t for t in (await house.deps.store.situation(conversation)).tools)
         for name in ("pay", tool.id):
             found = await house.history.runs(DEFAULT_ACTOR, RunFilter(tools_used=(name,)), Page())
             assert [run.id for run in found] == [paying.id]
@@ -182,14 +182,14 @@ async def test_the_time_of_an_approved_tool_is_that_of_the_step_that_asked_for_i
         house.model.script(Call("pay", id="c1"))
         house.model.script(Say("paid"))
         asking = await house.finished(conversation)
-        (asked,) = await house.wiring.store.run_steps(asking.id)
+        (asked,) = await house.deps.store.run_steps(asking.id)
         answering = await house.finished(conversation, "", answers=(Approval("c1", True),))
-        (step,) = await house.wiring.store.run_steps(asking.id)
+        (step,) = await house.deps.store.run_steps(asking.id)
         assert asked.tool_ns is None
         assert step.tool_ns
         assert step.step_ns == (step.llm_ns or 0) + step.tool_ns
         assert (step.status, step.stop_reason) == ("success", "requires_approval")
-        assert [s.tool_ns for s in await house.wiring.store.run_steps(answering.id)] == [None]
+        assert [s.tool_ns for s in await house.deps.store.run_steps(answering.id)] == [None]
 
 
 async def test_steps_know_their_times_and_every_kind_of_token(database_url: str) -> None:
@@ -198,7 +198,7 @@ async def test_steps_know_their_times_and_every_kind_of_token(database_url: str)
         house.model.script(Call("look"), Count(Usage(100, 20, 60, 10, 5)))
         house.model.script(Say("seen"), Count(Usage(200, 10, 150, None, 2)))
         run = await house.finished(conversation)
-        first, second = await house.wiring.store.run_steps(run.id)
+        first, second = await house.deps.store.run_steps(run.id)
         assert first.usage.plus(second.usage) == Usage(300, 30, 210, 10, 7)
         assert first.llm_ns
         assert first.tool_ns
@@ -213,7 +213,7 @@ async def test_steps_know_their_times_and_every_kind_of_token(database_url: str)
 
 async def die(house: House, run_id: str) -> None:
     """As a process leaves a run that dies in the middle of it."""
-    task, _ = house.engine.work.driving[run_id]
+    task, _ = house.engine.worker.driving[run_id]
     task.cancel()
     await asyncio.wait({task})
 

@@ -8,14 +8,14 @@ from datetime import timedelta
 import pytest
 
 from engine.house import House, opened
+from holdfast.core.conversation.messages import Approval, AssistantBody, ToolResult, ToolReturnsBody
 from holdfast.core.errors import ConversationBusy, Invalid, LostLease, PendingApproval
-from holdfast.core.messages import Approval, AssistantBody, ToolResult, ToolReturnsBody
-from holdfast.core.request import RunRequest
+from holdfast.core.run_request import RunRequest
 from holdfast.core.state import Crashed, Recovered
-from holdfast.engine.takeover import found, take_over
-from holdfast.ports.runs import Change, Lease
+from holdfast.engine.run.takeover import found, take_over
+from holdfast.ports.stores.run_store import Change, Lease
 from holdfast.ports.toolbox import ToolJob
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Fail, Hang, Say, Think
 
 
@@ -26,7 +26,7 @@ async def test_a_turn_is_stored_and_its_agent_knows_how_it_ended(database_url: s
         run = await house.finished(conversation)
         assert (run.status, run.stop_reason) == ("completed", "end_turn")
         assert await house.kinds(conversation) == ["System", "User", "Assistant"]
-        situation = await house.wiring.store.situation(conversation)
+        situation = await house.deps.store.situation(conversation)
         assert situation.agent.last_stop_reason == "end_turn"
         assert [m.id for m in situation.context or ()] == list(await house.conversations.context_ids(conversation))
 
@@ -48,7 +48,7 @@ async def test_a_tool_is_in_the_ledger_as_started_before_it_is_started(database_
         seen: list[str] = []
 
         async def look(job: ToolJob) -> str:
-            situation = await house.wiring.store.situation(conversation)
+            situation = await house.deps.store.situation(conversation)
             seen.extend(call.status for call in situation.calls)
             return "ok"
 
@@ -94,7 +94,7 @@ async def test_cancel_mid_stream_closes_the_model_and_keeps_what_was_seen(databa
         await asyncio.wait_for(house.model.closed_early.wait(), 5)
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert (after.status, after.stop_reason) == ("cancelled", "cancelled")
-        situation = await house.wiring.store.situation(conversation)
+        situation = await house.deps.store.situation(conversation)
         last = (situation.context or ())[-1].body
         assert isinstance(last, AssistantBody)
         assert last.interrupted
@@ -123,7 +123,7 @@ async def test_cancel_mid_tool_stops_the_tool_and_every_call_gets_its_return(dat
         await begun.wait()
         await house.engine.cancel(run)
         assert stopped.is_set()
-        situation = await house.wiring.store.situation(conversation)
+        situation = await house.deps.store.situation(conversation)
         body = (situation.context or ())[-1].body
         assert isinstance(body, ToolReturnsBody)
         assert {r.call_id: r.status for r in body.results} == {"c1": "success", "c2": "error"}
@@ -231,7 +231,7 @@ async def test_an_overflow_is_compacted_and_the_turn_goes_on(database_url: str) 
         house.model.script(Say("after"))
         run = await house.finished(conversation, "one more", include_compaction=True)
         assert run.stop_reason == "end_turn"
-        situation = await house.wiring.store.situation(conversation)
+        situation = await house.deps.store.situation(conversation)
         kinds = [type(m.body).__name__ for m in situation.context or ()]
         assert kinds[:2] == ["SystemBody", "SummaryBody"]
         assert len(kinds) < len(await house.kinds(conversation))
@@ -247,7 +247,7 @@ async def lost_run(house: House, conversation: str) -> str:
     house.model.script(Hang())
     run = await house.start(conversation)
     await house.model_called(1)
-    task, _ = house.engine.work.driving[run.id]
+    task, _ = house.engine.worker.driving[run.id]
     task.cancel()
     await asyncio.wait({task})
     return run.id
@@ -267,9 +267,9 @@ async def test_a_run_whose_owner_died_is_taken_over_and_finished(database_url: s
 
 async def test_a_run_that_kills_whoever_drives_it_is_given_up_but_not_one_that_gets_on(database_url: str) -> None:
     async with opened(database_url) as house:
-        run = await house.wiring.store.run(await lost_run(house, await house.agent()))
+        run = await house.deps.store.run(await lost_run(house, await house.agent()))
         request = RunRequest.from_json(run.request)
-        eleventh = Lease(run.id, "other", 11, house.wiring.clock.now())
+        eleventh = Lease(run.id, "other", 11, house.deps.clock.now())
         given_up = found(run, request, eleventh, steps=0)
         assert isinstance(given_up, Crashed)
         assert "taken over 10 times and got no further than step 0" in given_up.message
@@ -281,8 +281,8 @@ async def test_a_claimed_run_that_others_brought_to_rest_is_left_alone(database_
     async with opened(database_url) as house:
         house.model.script(Say("done"))
         run = await house.finished(await house.agent())
-        with pytest.raises(LostLease, match="brought to rest by somebody else"):
-            await take_over(house.wiring, Lease(run.id, "late", 2, house.wiring.clock.now()))
+        with pytest.raises(LostLease, match="brought to rest by another process"):
+            await take_over(house.deps, Lease(run.id, "late", 2, house.deps.clock.now()))
 
 
 @pytest.mark.parametrize("lost", ["taken by another", "given back", "declared void"])
@@ -290,7 +290,7 @@ async def test_whoever_lost_the_lease_can_write_nothing(database_url: str, lost:
     async with opened(database_url) as house:
         conversation = await house.agent()
         run_id = await lost_run(house, conversation)
-        store, now = house.wiring.store, house.wiring.clock.now()
+        store, now = house.deps.store, house.deps.clock.now()
         later = now + timedelta(minutes=1)
         old = Lease(run_id, "test", 1, later)
         if lost == "given back":
@@ -324,7 +324,7 @@ async def test_a_tool_lost_with_its_worker_is_shown_to_a_human_and_not_run_again
         house.model.script(Call("pay", id="c1"))
         run = await house.start(conversation)
         await begun.wait()
-        task, _ = house.engine.work.driving[run.id]
+        task, _ = house.engine.worker.driving[run.id]
         task.cancel()
         await asyncio.wait({task})
         async with opened(database_url, owner="other") as other:

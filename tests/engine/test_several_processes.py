@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from engine.house import House, opened
-from holdfast.bus.alone import Alone
 from holdfast.bus.postgres import PostgresBus
 from holdfast.bus.redis import RedisBus
+from holdfast.bus.single_process import SingleProcessBus
+from holdfast.core.conversation.messages import Approval
 from holdfast.core.errors import AskedWrongly, TooManyRuns
-from holdfast.core.messages import Approval
-from holdfast.core.request import RunRequest
-from holdfast.engine.work import rest_seconds
+from holdfast.core.run_request import RunRequest
+from holdfast.engine.run.worker import backoff_seconds
 from holdfast.ports.bus import Bus
 from holdfast.ports.toolbox import ToolJob
-from holdfast.storage.limits import RunLimits
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.runs.queue_limits import RunLimits
 from holdfast.testing.script import Call, Hang, Say, Step
 
 SOON = 3.0  # far less than the lease, so only a hint can be this fast
@@ -52,14 +52,14 @@ async def api_and_worker(url: str, carried_by: str = "postgres") -> AsyncIterato
 
 
 def test_whoever_looks_in_vain_rests_longer_each_time_and_never_long() -> None:
-    assert [rest_seconds(vain) for vain in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
+    assert [backoff_seconds(vain) for vain in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
 
 
 async def test_a_hint_that_comes_while_others_go_first_is_not_forgotten(shared_url: str) -> None:
     """With a lease of a minute nothing is found by looking, only by hints."""
     async with api_and_worker(shared_url) as (api, worker):
         for _ in range(10):
-            worker.engine.work._heard("work", "")  # somebody else was quicker each time
+            worker.engine.worker._received("work", "")  # somebody else was quicker each time
             await asyncio.sleep(0)
         for number in range(5):
             worker.model.script(Say(f"answer {number}"))
@@ -144,7 +144,7 @@ async def test_what_is_queued_elsewhere_is_taken_up_when_the_run_in_front_of_it_
         if first_waits:
             await a.start(conversation, "", answers=(Approval("c1", False, "no"),))
         else:
-            while conversation not in a.engine.work._queued_in:  # noqa: ASYNC110 - a hint that was heard is no event
+            while conversation not in a.engine.worker._maybe_queued:  # noqa: ASYNC110 - a hint that was heard is no event
                 await asyncio.sleep(0.01)
             await a.engine.cancel(first)
         async with asyncio.timeout(SOON):
@@ -173,7 +173,7 @@ async def test_of_two_answers_at_the_same_moment_one_is_refused_and_not_accepted
         worker.model.script(Call("pay", id="c1"), Call("pay", id="c2"))
         async with asyncio.timeout(SOON):
             await api.finished(conversation)
-        begin = api.wiring.store.begin
+        begin = api.deps.store.begin
 
         async def overtaken(*args: Any) -> None:
             monkeypatch.undo()
@@ -181,7 +181,7 @@ async def test_of_two_answers_at_the_same_moment_one_is_refused_and_not_accepted
             await worker.engine.start(DEFAULT_ACTOR, conversation, first)
             await begin(*args)
 
-        monkeypatch.setattr(api.wiring.store, "begin", overtaken)
+        monkeypatch.setattr(api.deps.store, "begin", overtaken)
         both = RunRequest(answers=(Approval("c1", True), Approval("c2", True)))
         with pytest.raises(AskedWrongly):
             await api.engine.start(DEFAULT_ACTOR, conversation, both)
@@ -208,14 +208,14 @@ async def test_a_hundred_followers_cost_one_reader(shared_url: str) -> None:
         while not worker.toolbox.calls:  # noqa: ASYNC110 - the toolbox of the tests has no event for this
             await asyncio.sleep(0.01)
         reads = 0
-        read_log = api.wiring.store.read_log
+        read_log = api.deps.store.read_log
 
         async def counted(run_id: str, after: int, limit: int) -> object:
             nonlocal reads
             reads += 1
             return await read_log(run_id, after, limit)
 
-        api.wiring.store.read_log = counted  # type: ignore[method-assign]
+        api.deps.store.read_log = counted  # type: ignore[method-assign]
         gate.set()
         seen = await asyncio.wait_for(asyncio.gather(*followers), SOON)
         assert all(records == seen[0] for records in seen)
@@ -231,13 +231,13 @@ async def test_who_waits_for_a_number_beyond_the_end_does_not_make_the_others_re
         run = await api.start(conversation)
         await worker.model_called(1)
         reads: list[int] = []
-        read_log = api.wiring.store.read_log
+        read_log = api.deps.store.read_log
 
         async def counted(run_id: str, after: int, limit: int) -> object:
             reads.append(after)
             return await read_log(run_id, after, limit)
 
-        monkeypatch.setattr(api.wiring.store, "read_log", counted)
+        monkeypatch.setattr(api.deps.store, "read_log", counted)
         ahead = asyncio.create_task(api.records(run.id, after=1000))
         while not reads:  # noqa: ASYNC110 - a list has no event
             await asyncio.sleep(0.01)
@@ -253,8 +253,8 @@ async def test_who_waits_for_a_number_beyond_the_end_does_not_make_the_others_re
 async def test_nothing_is_stuck_when_no_hint_ever_arrives(shared_url: str) -> None:
     """The bus is only for speed."""
     async with (
-        opened(shared_url, owner="api", alone=False, most_runs=0, lease_seconds=1, bus=Alone()) as api,
-        opened(shared_url, owner="worker", alone=False, lease_seconds=1, bus=Alone()) as worker,
+        opened(shared_url, owner="api", alone=False, most_runs=0, lease_seconds=1, bus=SingleProcessBus()) as api,
+        opened(shared_url, owner="worker", alone=False, lease_seconds=1, bus=SingleProcessBus()) as worker,
     ):
         conversation = await api.agent()
         replies(worker, Say("found by looking"), Hang())

@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from engine.house import House, opened
+from holdfast.core.conversation.messages import Approval, AssistantBody, UserBody, plain_text
 from holdfast.core.errors import ConversationBusy
-from holdfast.core.messages import Approval, AssistantBody, UserBody, plain_text
 from holdfast.core.records import Run
-from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.history_store import MessageScope
 from holdfast.ports.toolbox import ToolJob
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
 
 
@@ -26,7 +26,7 @@ async def stored_ids(house: House, conversation: str) -> list[str]:
 
 async def told(house: House, conversation: str) -> list[str]:
     """What users and the model said, as the next model call would read it."""
-    context = (await house.wiring.store.situation(conversation)).context or ()
+    context = (await house.deps.store.situation(conversation)).context or ()
     return [plain_text(m.body.parts) for m in context if isinstance(m.body, UserBody | AssistantBody)]
 
 
@@ -39,8 +39,8 @@ async def left_behind(house: House, run: Run) -> list[str]:
 async def held_by_another(house: House, conversation: str, lease_seconds: float) -> Run:
     """A run that a process took up which does not answer."""
     run = await house.start(conversation)
-    now = house.wiring.clock.now()
-    assert await house.wiring.store.claim(run.id, "frozen", now, now + timedelta(seconds=lease_seconds))
+    now = house.deps.clock.now()
+    assert await house.deps.store.claim(run.id, "frozen", now, now + timedelta(seconds=lease_seconds))
     return run
 
 
@@ -69,7 +69,7 @@ async def test_whoever_takes_up_a_run_that_is_to_be_cancelled_asks_no_model(data
     async with opened(database_url, sweep=False, most_runs=0) as left:
         conversation = await left.agent()
         run = await left.start(conversation)
-        await left.wiring.store.ask_cancel(run.id, "ann", None, False)
+        await left.deps.store.ask_cancel(run.id, "ann", None, False)
     async with opened(database_url) as found:
         await found.records(run.id)
         assert (await found.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"

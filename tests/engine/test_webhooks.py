@@ -15,14 +15,14 @@ import pytest
 from sqlalchemy import select
 
 from engine.house import House, opened
-from holdfast.core.messages import Approval
+from holdfast.core.conversation.messages import Approval
 from holdfast.core.records import Run
-from holdfast.engine.signing import webhook_headers
-from holdfast.engine.webhooks import GIVE_UP_AFTER, Mail, Webhooks, pause_seconds
+from holdfast.engine.chores.webhook_signing import webhook_headers
+from holdfast.engine.chores.webhooks import GIVE_UP_AFTER, Mail, Webhooks, pause_seconds
 from holdfast.ports.outbound import AddressRefused, OutboundAnswer, OutboundRequest, Unreachable
-from holdfast.storage.outbox import SqlOutbox
-from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.tables import outbox
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.runs.outbox import SqlOutbox
+from holdfast.storage.schema.record_tables import outbox
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Fail, Say
 
@@ -51,7 +51,7 @@ class Receiver:
 
 
 def sender(house: House, receiver: Receiver, secret: str | None = None) -> Webhooks:
-    store, clock = house.wiring.store, house.wiring.clock
+    store, clock = house.deps.store, house.deps.clock
     return Webhooks(Mail(SqlOutbox(house.database), store, receiver, clock, secret, chance=lambda: 0.5))
 
 
@@ -191,7 +191,7 @@ async def test_what_one_sender_has_claimed_another_leaves_alone_until_the_claim_
         conversation = await house.agent()
         house.model.script(Say("hi"))
         await house.finished(conversation, callback_url=URL)
-        box, now = SqlOutbox(house.database), house.wiring.clock.now()
+        box, now = SqlOutbox(house.database), house.deps.clock.now()
         until = now + timedelta(seconds=60)
         (first,) = await box.claim(now, until, 10)
         assert await box.claim(now, until, 10) in ([], ())

@@ -46,6 +46,24 @@ def test_each_call_brings_its_idempotency_key_and_its_agent(client: Letta, any_p
         assert first["headers"]["x-agent-id"] == agent_id
 
 
+@pytest.mark.parametrize("fail", ["false", "true"])
+def test_a_server_that_repeats_its_credentials_tells_the_model_none_of_them(
+    client: Letta, http_peer: Peer, fail: str
+) -> None:
+    config = {
+        **http_peer.config,
+        "auth_token": "token-of-the-server-1",
+        "custom_headers": {"X-Key": "{{ SHOP_KEY }}", "X-Fixed": "fixed-key-of-the-server"},
+    }
+    server = client.mcp_servers.create(server_name="shop", config=config)  # type: ignore[arg-type]
+    agent_id = agent_with(client, server.id, "repeat_headers", secrets={"SHOP_KEY": "key-of-the-agent-2"})
+    (told,) = returns(client, agent_id, f'/call repeat_headers {{"fail": {fail}}}')
+    assert "[SHOP_KEY]" in told.tool_return
+    assert agent_id in told.tool_return
+    for secret in ("token-of-the-server-1", "key-of-the-agent-2", "fixed-key-of-the-server"):
+        assert secret not in told.tool_return
+
+
 def test_wrong_arguments_never_reach_the_server(client: Letta, http_peer: Peer) -> None:
     server = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     agent_id = agent_with(client, server.id, "charge")
@@ -83,6 +101,23 @@ def test_a_tool_that_requires_approval_waits_for_it(client: Letta, any_peer: Pee
         ],
     )
     assert [note["amount"] for note in any_peer.notes("charged")] == [7]
+
+
+@pytest.mark.parametrize("changed", ["auth_token", "custom_headers"])
+def test_an_approval_is_void_when_the_servers_credentials_have_changed(
+    client: Letta, http_peer: Peer, changed: str
+) -> None:
+    server = client.mcp_servers.create(server_name="shop", config={**http_peer.config, "auth_token": "of-alice"})
+    tool = next(tool for tool in client.mcp_servers.tools.list(server.id) if tool.name == "charge")
+    client.tools.update(tool.id, default_requires_approval=True)
+    agent_id = agent_with(client, server.id, "charge")
+    request = said(client, agent_id, '/call charge {"amount": 7}').messages[-1]
+    new = {"auth_token": "of-mallory"} if changed == "auth_token" else {"custom_headers": {"X-User": "mallory"}}
+    client.mcp_servers.update(server.id, config={**http_peer.config, **new})
+    approval: Any = {"type": "approval", "approve": True, "tool_call_id": request.tool_call.tool_call_id}
+    answer = client.agents.messages.create(agent_id, messages=[{"type": "approval", "approvals": [approval]}])
+    assert "was changed after approval was asked for" in str(answer.messages)
+    assert http_peer.notes("charged") == []
 
 
 def test_a_gated_tool_does_not_run_by_hand(client: Letta, http_peer: Peer) -> None:

@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.core.arguments import parse_arguments
-from holdfast.core.headers import unsendable
-from holdfast.core.messages import Image, Text
+from holdfast.core.conversation.messages import Image, Text
+from holdfast.core.http_headers import unsendable
 from holdfast.core.records import Actor, McpServer
-from holdfast.ports.mcp import OfferedTool
+from holdfast.core.tools.call_arguments import parse_arguments
+from holdfast.ports.stores.mcp_server_store import OfferedTool
 from holdfast.ports.toolbox import ToolOutcome
-from holdfast.records.mcp_tools import ANYTHING, NAME_CHARACTERS, parameters_of, reconciled
-from holdfast.tools.mcp.addressing import filled
+from holdfast.records.mcp.mcp_tools import ANYTHING, NAME_CHARACTERS, parameters_of, reconciled
+from holdfast.tools.mcp.server_address import filled
 
 PIXEL = "iVBORw0KGgo="
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

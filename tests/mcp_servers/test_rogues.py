@@ -20,9 +20,9 @@ import pytest
 
 from holdfast.core.errors import NotFound, TellTheModel
 from holdfast.core.records import McpKind, McpServer
-from holdfast.outbound.resolving import GuardedAddresses
-from holdfast.ports.mcp import McpFailed
+from holdfast.outbound.guarded_resolver import GuardedAddresses
 from holdfast.ports.outbound import AddressBook, AddressRefused
+from holdfast.ports.stores.mcp_server_store import McpFailed
 from holdfast.ports.toolbox import ToolJob, ToolLimits
 from holdfast.tools.mcp.connections import WIRE
 from holdfast.tools.mcp.toolbox import McpToolbox
@@ -47,6 +47,9 @@ class Plain:
     """A seal that seals nothing."""
 
     def seal(self, text: str) -> str:
+        return text
+
+    def seal_again(self, text: str, before: str) -> str:
         return text
 
     def open(self, text: str) -> str:

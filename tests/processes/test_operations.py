@@ -13,9 +13,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from holdfast.storage.database import make_engine
-from holdfast.storage.migrate import HEAD, migrate, version_of
-from holdfast.storage.tables import metadata
+from holdfast.storage.schema.migrate import HEAD, migrate, version_of
+from holdfast.storage.schema.record_tables import metadata
+from holdfast.storage.sql.database import make_engine
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.server import ServerProcess
 
@@ -135,7 +135,7 @@ def test_a_process_older_than_its_database_leaves_the_schema_alone(
     """As during an upgrade, when an old process is started once more."""
     engine = make_engine(empty_database_url)
     migrate(engine)
-    monkeypatch.setattr("holdfast.storage.migrate.HEAD", "0000")
+    monkeypatch.setattr("holdfast.storage.schema.migrate.HEAD", "0000")
     assert migrate(engine) == (HEAD, HEAD)
     assert version_of(engine) == HEAD
     engine.dispose()

@@ -156,7 +156,7 @@ def test_a_worker_frozen_past_its_lease_writes_nothing_when_it_wakes(site: Site)
             frozen.thaw()
             other = site.begin(site.agent())  # the woken worker may take new work, and has had the time to write
             site.ended(other)
-            until(lambda: "taken over by somebody else" in frozen.log_path.read_text())
+            until(lambda: "taken over by another process" in frozen.log_path.read_text())
             assert everything(site, run_id, agent_id) == before
 
 

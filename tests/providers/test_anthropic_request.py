@@ -1,4 +1,4 @@
-"""What goes over the Anthropic wire, for the histories that are easy to get wrong."""
+"""Encoding Anthropic Messages requests, for the histories that are easy to get wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     Approval,
     ApprovalRequestBody,
     ApprovalResponseBody,
@@ -25,8 +25,8 @@ from holdfast.core.messages import (
     UserBody,
 )
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec
-from holdfast.providers.anthropic_request import BEGINNING, append, request_body
-from holdfast.providers.assembly import Assembly
+from holdfast.providers.anthropic.messages_request import BEGINNING, append, request_body
+from holdfast.providers.encoding.history_cache import HistoryCache
 from holdfast.testing.request_reading import as_messages
 
 ASKED = UserBody((Text("Go."),))
@@ -39,7 +39,7 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 def body_of(*bodies: Body, model: str = "claude-sonnet-4-5", choice: ToolChoice = "auto", **settings: Any) -> Any:
     messages = as_messages(bodies or (ASKED,))
     request = ModelRequest(model, messages, (SEARCH,), tool_choice=choice, settings=ModelSettings(**settings))
-    return request_body(request, Assembly(append))
+    return request_body(request, HistoryCache(append))
 
 
 def sent(*bodies: Body) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -92,7 +92,7 @@ def test_the_system_prompt_and_the_last_block_carry_cache_markers() -> None:
 
 
 def test_the_marker_is_not_left_behind_in_later_requests() -> None:
-    cache, messages = Assembly(append), as_messages([ASKED, AssistantBody((Text("A"),)), ASKED])
+    cache, messages = HistoryCache(append), as_messages([ASKED, AssistantBody((Text("A"),)), ASKED])
     first = request_body(ModelRequest("claude-sonnet-4-5", messages[:1]), cache)
     second = request_body(ModelRequest("claude-sonnet-4-5", messages), cache)
     assert first["messages"][0]["content"] == [text("Go.") | MARK]
@@ -127,15 +127,15 @@ def test_ids_of_other_vendors_are_made_acceptable_on_both_sides() -> None:
     assert reply[1][0]["id"] == returned[1][0]["tool_use_id"] == "functions_look_0"
 
 
-def test_images_are_sent_also_inside_tool_returns() -> None:
-    image, wire = (
+def test_images_are_sent_in_tool_returns_too() -> None:
+    image, encoded = (
         Image(data="QUJD", media_type="image/png"),
         {"type": "base64", "media_type": "image/png", "data": "QUJD"},
     )
     result = ToolResult("a", "success", (Text("See:"), image))
     messages = sent(UserBody((image,)), AssistantBody((), (ToolCall("a", "draw", "{}"),)), ToolReturnsBody((result,)))
-    assert messages[0] == ("user", [{"type": "image", "source": wire}])
-    assert messages[2][1][0]["content"] == [text("See:"), {"type": "image", "source": wire}]
+    assert messages[0] == ("user", [{"type": "image", "source": encoded}])
+    assert messages[2][1][0]["content"] == [text("See:"), {"type": "image", "source": encoded}]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_conversation_that_begins_with_a_reply_gets_a_users_turn_first() -> No
 
 
 @pytest.mark.parametrize(
-    ("choice", "wire"),
+    ("choice", "encoded"),
     [
         ("auto", {"type": "auto", "disable_parallel_tool_use": True}),
         ("none", {"type": "none"}),
@@ -176,15 +176,15 @@ def test_a_conversation_that_begins_with_a_reply_gets_a_users_turn_first() -> No
         (OneTool("search"), {"type": "tool", "name": "search", "disable_parallel_tool_use": True}),
     ],
 )
-def test_each_tool_choice_has_its_wire_form(choice: ToolChoice, wire: object) -> None:
-    assert body_of(choice=choice)["tool_choice"] == wire
+def test_each_tool_choice_is_encoded(choice: ToolChoice, encoded: object) -> None:
+    assert body_of(choice=choice)["tool_choice"] == encoded
 
 
 def test_parallel_calls_are_allowed_by_leaving_the_switch_out() -> None:
     assert body_of(parallel_tool_calls=True)["tool_choice"] == {"type": "auto"}
 
 
-def test_the_most_a_model_can_write_is_asked_for_unless_the_settings_say_less() -> None:
+def test_max_tokens_is_the_models_limit_unless_the_settings_have_less() -> None:
     assert body_of()["max_tokens"] == 64_000
     assert body_of(model="claude-from-elsewhere")["max_tokens"] == 8192
     assert body_of(max_output_tokens=100)["max_tokens"] == 100
@@ -215,7 +215,7 @@ def test_newer_models_adapt_their_thinking_to_an_effort() -> None:
     assert body["output_config"] == {"effort": "medium"}
 
 
-def test_another_vendors_seal_is_never_sent() -> None:
+def test_another_vendors_signature_is_never_sent() -> None:
     parts = (Reasoning("Hm.", "s1", "gemini"), HiddenReasoning("x", "openai-responses"), Text("So."))
     assert sent(ASKED, AssistantBody(parts))[1] == ("assistant", [text("So.")])
 
@@ -226,7 +226,7 @@ def test_a_forced_tool_excludes_thinking() -> None:
     assert body["temperature"] == 0.5
 
 
-def test_a_json_schema_answer_and_strict_tools_have_their_wire_forms() -> None:
+def test_a_json_schema_and_strict_tools_are_encoded() -> None:
     body = body_of(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}, strict=True)
     assert body["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
     assert body["tools"][0]["strict"] is True

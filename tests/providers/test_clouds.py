@@ -1,4 +1,4 @@
-"""What Amazon and Google put around the wires: signatures, frames, tokens, addresses."""
+"""What Amazon and Google add to the APIs: signatures, frames, tokens, addresses."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from holdfast.core.errors import Invalid, ModelError
 from holdfast.core.model import ReplyDone
 from holdfast.ports.model import Model
-from holdfast.providers.aws import AwsKeys, AwsSigner, FrameSplitter
-from holdfast.providers.catalog import make
-from holdfast.providers.google_token import GoogleTokens
-from holdfast.providers.http import Http
+from holdfast.providers.clouds.aws_signing import AwsKeys, AwsSigner, FrameSplitter
+from holdfast.providers.clouds.google_token import GoogleTokens
+from holdfast.providers.factory import make
+from holdfast.providers.http.client import Http
 from holdfast.testing.cloud_wires import frame
 from holdfast.testing.model_contract import simple_request
 from holdfast.testing.model_server import ModelServer
@@ -77,7 +77,7 @@ async def test_bedrock_is_called_by_the_models_name_in_the_url_quoted_as_it_was_
     assert not {"model", "stream"} & received.body.keys()
 
 
-async def test_bedrock_takes_its_own_api_keys_too_and_wants_pairs_whole() -> None:
+async def test_bedrock_accepts_its_own_api_keys_and_needs_complete_key_pairs() -> None:
     async with ModelServer(always=[Say("Hi")]) as server:
         await talk(make("bedrock", api_key="abc", base_url=server.url, extras={"region": "r"}), "anthropic.claude")
         assert server.received[0].headers["authorization"] == "Bearer abc"
@@ -85,7 +85,7 @@ async def test_bedrock_takes_its_own_api_keys_too_and_wants_pairs_whole() -> Non
         make("bedrock", extras={"region": "r", "secret_key": "s"})
 
 
-async def test_bedrock_lists_models_that_can_be_called_and_profiles_of_this_wire() -> None:
+async def test_bedrock_lists_callable_models_and_anthropic_profiles() -> None:
     async with ModelServer() as server:
         model = make("bedrock", api_key="abc", base_url=server.url, extras={"region": "r"})
         listed = {info.name: info for info in await model.list_models()}
@@ -232,7 +232,7 @@ async def test_vertex_lists_the_conversing_models_of_both_publishers() -> None:
     ("version", "path"),
     [(None, "/openai/v1/chat/completions"), ("2024-10-21", "/openai/deployments/ours/chat/completions")],
 )
-async def test_azure_is_the_usual_wire_at_its_resource_with_its_own_header(version: str | None, path: str) -> None:
+async def test_azure_is_openais_api_at_its_resource_with_its_own_header(version: str | None, path: str) -> None:
     extras = {"api_version": version} if version else {}
     async with ModelServer(always=[Say("Hi")]) as server:
         model = make("azure", api_key="secret", base_url=server.url, extras=extras)

@@ -1,4 +1,4 @@
-"""The built-in demo model does what it is asked in plain words, and exactly what it is directed to."""
+"""The demo model calls tools that a message asks for, and follows directives exactly."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import ModelError
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     ApprovalRequestBody,
     AssistantBody,
     Body,
@@ -19,6 +18,7 @@ from holdfast.core.messages import (
     ToolReturnsBody,
     UserBody,
 )
+from holdfast.core.errors import ModelError
 from holdfast.core.model import (
     AnyTool,
     Delta,
@@ -31,7 +31,7 @@ from holdfast.core.model import (
     ToolChoice,
     ToolSpec,
 )
-from holdfast.providers.demo import Demo
+from holdfast.providers.demo.demo_model import Demo
 from holdfast.testing.request_reading import as_messages
 
 
@@ -70,8 +70,8 @@ async def calls(text: str, **options: Any) -> list[tuple[str, str]]:
     return [(call.name, call.arguments) for call in (await reply(said(text), **options)).calls]
 
 
-def words(heard: Reply) -> str:
-    return "".join(part.text for part in heard.parts if isinstance(part, Text))
+def words(received: Reply) -> str:
+    return "".join(part.text for part in received.parts if isinstance(part, Text))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def words(heard: Reply) -> str:
         ("Don't use paint. Call roll_dice_tool with 5", "roll_dice_tool", '{"num_sides":5}'),
     ],
 )
-async def test_a_tool_asked_for_in_plain_words_is_called(text: str, name: str, arguments: str) -> None:
+async def test_a_tool_that_a_message_asks_for_is_called(text: str, name: str, arguments: str) -> None:
     assert await calls(text) == [(name, arguments)]
 
 
@@ -107,34 +107,34 @@ async def test_several_calls_asked_for_in_one_sentence_are_parallel() -> None:
 
 async def test_without_parallel_calls_the_rest_follows_step_by_step() -> None:
     first = AssistantBody((), (ToolCall("1", "roll_dice_tool", '{"num_sides":6}'),))
-    heard = await reply(
+    received = await reply(
         said("Call roll_dice_tool twice with 6"),
         first,
         ToolReturnsBody((ToolResult("1", "success", "4"),)),
         parallel=False,
     )
-    assert [call.name for call in heard.calls] == ["roll_dice_tool"]
+    assert [call.name for call in received.calls] == ["roll_dice_tool"]
 
 
 @pytest.mark.parametrize(
     "text", ["Hello", "Don't call paint with red", "roll_dice_tool is a fine name", "First message"]
 )
 async def test_nothing_is_called_that_was_not_asked_for(text: str) -> None:
-    heard = await reply(said(text))
-    assert heard.calls == ()
-    assert words(heard)
+    received = await reply(said(text))
+    assert received.calls == ()
+    assert words(received)
 
 
 async def test_results_and_denials_are_reported_in_their_own_words() -> None:
-    heard = await reply(
+    received = await reply(
         said("Call roll_dice_tool with 6 and call get_secret_code_tool with 'x'."),
         AssistantBody((), (ToolCall("1", "roll_dice_tool", "{}"),)),
         ApprovalRequestBody((ToolCall("2", "get_secret_code_tool", "{}"),)),
         ToolReturnsBody((ToolResult("2", "error", "Denied: not on my watch"), ToolResult("1", "success", "4"))),
     )
-    assert heard.calls == ()
-    assert "get_secret_code_tool was not successful: Denied: not on my watch" in words(heard)
-    assert "roll_dice_tool returned: 4" in words(heard)
+    assert received.calls == ()
+    assert "get_secret_code_tool was not successful: Denied: not on my watch" in words(received)
+    assert "roll_dice_tool returned: 4" in words(received)
 
 
 async def test_it_names_itself_only_in_a_greeting() -> None:
@@ -154,9 +154,12 @@ async def test_it_reasons_first_unless_told_not_to() -> None:
 
 
 async def test_directions_are_followed_to_the_letter() -> None:
-    heard = await reply(said('/think Let me.\n/say I will.\n/call paint {"color":"red"}\n/call unknown {oops'))
-    assert heard.parts == (Reasoning("Let me."), Text("I will."))
-    assert [(call.name, call.arguments) for call in heard.calls] == [("paint", '{"color":"red"}'), ("unknown", "{oops")]
+    received = await reply(said('/think Let me.\n/say I will.\n/call paint {"color":"red"}\n/call unknown {oops'))
+    assert received.parts == (Reasoning("Let me."), Text("I will."))
+    assert [(call.name, call.arguments) for call in received.calls] == [
+        ("paint", '{"color":"red"}'),
+        ("unknown", "{oops"),
+    ]
 
 
 async def test_then_says_what_to_do_after_the_tools_have_returned() -> None:
@@ -181,17 +184,17 @@ async def test_tokens_and_slow_set_how_much_and_how_fast() -> None:
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    heard = await deltas(said("/no-reasoning\n/tokens 5\n/slow 20"), sleep=sleep)
-    assert sum(isinstance(delta, TextDelta) for delta in heard) == 5
+    received = await deltas(said("/no-reasoning\n/tokens 5\n/slow 20"), sleep=sleep)
+    assert sum(isinstance(delta, TextDelta) for delta in received) == 5
     assert waits == [0.02] * 5
 
 
 async def test_asked_for_a_summary_it_gives_a_true_one() -> None:
-    heard = await reply(
+    received = await reply(
         SystemBody("Summarize the conversation."), said("My dog is Rex."), AssistantBody((Text("A fine name."),))
     )
-    assert "Rex" in words(heard)
-    assert "A fine name." in words(heard)
+    assert "Rex" in words(received)
+    assert "A fine name." in words(received)
 
 
 async def test_tokens_are_counted_the_same_every_time() -> None:

@@ -1,4 +1,4 @@
-"""Models are found by handle, also when a provider cannot be asked."""
+"""Models are found by handle, also when a provider's listing fails."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.core.errors import ModelError, UnknownHandle
 from holdfast.core.model import Delta, ModelInfo, ModelRequest
-from holdfast.providers.catalog import build
-from holdfast.providers.demo import Demo
+from holdfast.providers.demo.demo_model import Demo
 from holdfast.providers.directory import LISTING_SECONDS, RETRY_SECONDS, Directory
-from holdfast.providers.openai import OpenAI
-from holdfast.providers.windows import limits_of
+from holdfast.providers.factory import build
+from holdfast.providers.model_limits import limits_of
+from holdfast.providers.openai.openai import OpenAI
 from holdfast.testing.model_server import ModelServer
 
 
@@ -57,18 +57,18 @@ async def test_a_model_is_found_by_its_handle() -> None:
 
 
 @pytest.mark.parametrize("handle", ["acme/none", "nobody/m", "acme", "acme/"])
-async def test_an_unknown_handle_is_told_which_ones_are_known(handle: str) -> None:
+async def test_the_error_for_an_unknown_handle_lists_the_known_ones(handle: str) -> None:
     with pytest.raises(UnknownHandle) as raised:
         await directory(Listed("acme", "m1", "m2")).find(handle)
     assert str(raised.value) == f"NOT_FOUND: Handle {handle} not found, must be one of ['acme/m1', 'acme/m2']"
 
 
-async def test_a_provider_that_cannot_be_asked_does_not_hide_the_others() -> None:
+async def test_a_provider_whose_listing_fails_does_not_hide_the_others() -> None:
     listed = await directory(Listed("down", broken=True), Listed("acme", "m")).list_models()
     assert [info.handle for info in listed] == ["acme/m"]
 
 
-async def test_a_model_of_a_provider_that_cannot_be_asked_is_taken_on_trust() -> None:
+async def test_any_model_is_accepted_of_a_provider_whose_listing_fails() -> None:
     found = await directory(Listed("down", broken=True)).find("down/mystery")
     assert (found.info.handle, found.info.context_window) == ("down/mystery", None)
 
@@ -93,7 +93,7 @@ async def test_a_known_model_is_found_without_asking_again() -> None:
     assert acme.asked == 1
 
 
-async def test_a_failed_listing_keeps_what_was_known_and_is_asked_again_soon() -> None:
+async def test_a_failed_listing_keeps_the_old_one_and_is_retried_soon() -> None:
     acme, clock = Listed("acme", "m"), Clock()
     models = directory(acme, clock=clock)
     await models.list_models()

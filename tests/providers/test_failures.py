@@ -1,4 +1,4 @@
-"""Statuses and error objects mean what the vendors mean by them."""
+"""HTTP statuses and error objects of vendors become the right kinds of `ModelError`."""
 
 from __future__ import annotations
 

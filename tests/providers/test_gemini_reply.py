@@ -1,4 +1,4 @@
-"""Gemini's streams as they come, decoded."""
+"""Decoding Gemini streams."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import orjson
 import pytest
 
+from holdfast.core.conversation.messages import HiddenReasoning, Reasoning, Text, ToolCall
 from holdfast.core.errors import ModelError, ModelErrorKind
-from holdfast.core.messages import HiddenReasoning, Reasoning, Text, ToolCall
 from holdfast.core.model import CallDelta, Delta, ReplyDone, Usage
-from holdfast.providers.calling import Retries
 from holdfast.providers.failures import from_response
-from holdfast.providers.gemini import Gemini
-from holdfast.providers.gemini_reply import GeminiDecoder
-from holdfast.providers.gemini_request import ORIGIN
-from holdfast.providers.line import line_to
-from holdfast.providers.sse import Event
+from holdfast.providers.gemini.gemini import Gemini
+from holdfast.providers.gemini.gemini_reply import GeminiDecoder
+from holdfast.providers.gemini.gemini_request import ORIGIN
+from holdfast.providers.http.endpoint import endpoint_for
+from holdfast.providers.http.retries import Retries
+from holdfast.providers.http.sse import Event
 from holdfast.testing.model_contract import simple_request
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Fail, Say
@@ -119,14 +119,14 @@ def test_a_prompt_that_was_blocked_is_a_reply_that_was_filtered() -> None:
     assert (to.reply().finish, to.reply().parts, to.reply().usage.prompt_tokens) == ("content_filter", (), 4)
 
 
-async def test_a_call_that_cannot_be_read_is_asked_for_again() -> None:
+async def test_a_malformed_call_is_retried() -> None:
     broken = chunk(finish="MALFORMED_FUNCTION_CALL", finishMessage="Malformed function call: print(")
     with pytest.raises(ModelError, match=r"cannot be read \(Malformed function call: print\(\)"):
         feed(decoder(), broken)
     async with ModelServer() as server:
         server.script(Fail(200, body=f"data: {orjson.dumps(broken).decode()}\r\n\r\n"))
         server.script(Say("Now."))
-        model = Gemini(line_to("google_ai", server.gemini_url, retries=Retries(first_wait_seconds=0)))
+        model = Gemini(endpoint_for("google_ai", server.gemini_url, retries=Retries(first_wait_seconds=0)))
         async with aclosing(model.stream(simple_request("hello"))) as stream:
             last = [delta async for delta in stream][-1]
         await model.close()
@@ -134,7 +134,7 @@ async def test_a_call_that_cannot_be_read_is_asked_for_again() -> None:
     assert last.reply.parts == (Text("Now."),)
 
 
-def test_tokens_are_counted_with_what_was_cached_and_thought() -> None:
+def test_usage_includes_cached_and_reasoning_tokens() -> None:
     to = decoder()
     counts = {
         "promptTokenCount": 100,
@@ -175,7 +175,7 @@ def test_a_failure_has_its_kind_before_and_inside_the_stream(said: dict[str, Any
     assert raised.value.kind == kind
 
 
-def test_the_wait_that_google_tells_inside_the_error_is_kept() -> None:
+def test_googles_retry_delay_is_read_from_the_error() -> None:
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
     said = error(429, "Quota exceeded.", "RESOURCE_EXHAUSTED", details=details)
     assert from_response("v", 429, {}, orjson.dumps(said)).retry_after_seconds == 34.5

@@ -1,4 +1,4 @@
-"""What goes over the Gemini wire, for the histories that are easy to get wrong."""
+"""Encoding Gemini requests, for the histories that are easy to get wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     AssistantBody,
     Body,
     HiddenReasoning,
@@ -20,14 +20,14 @@ from holdfast.core.messages import (
     UserBody,
 )
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec
-from holdfast.providers.assembly import Assembly
-from holdfast.providers.gemini_request import BEGINNING, ORIGIN, UNSIGNED, append_for, request_body
+from holdfast.providers.encoding.history_cache import HistoryCache
+from holdfast.providers.gemini.gemini_request import BEGINNING, ORIGIN, UNSIGNED, append_for, request_body
 from holdfast.testing.request_reading import as_messages
 
 ASKED = UserBody((Text("Go."),))
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 SEARCH = ToolSpec("search", "Search.", SCHEMA)
-PICTURE = Image(data="QUJD", media_type="image/png")
+IMAGE = Image(data="QUJD", media_type="image/png")
 DATA = {"inlineData": {"mimeType": "image/png", "data": "QUJD"}}
 JSON = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
 
@@ -42,7 +42,7 @@ def body_of(
 ) -> Any:
     messages = as_messages(bodies or (ASKED,))
     request = ModelRequest(model, messages, tools, tool_choice=choice, settings=ModelSettings(**settings))
-    return request_body(request, Assembly(append_for(ids=ids)))
+    return request_body(request, HistoryCache(append_for(ids=ids)))
 
 
 def sent(*bodies: Body, **options: Any) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -75,13 +75,13 @@ def test_signatures_go_back_on_the_very_parts_they_came_with() -> None:
     ]
 
 
-def test_another_vendors_seal_is_never_sent() -> None:
+def test_another_vendors_signature_is_never_sent() -> None:
     parts = (Reasoning("Hm.", "s", "anthropic"), HiddenReasoning("x", "openai-responses"), Text("So.", "s", "other"))
     reply = AssistantBody(parts, (ToolCall("a", "look", "{}", "s", "other"),))
     assert sent(ASKED, reply)[1][1] == [{"text": "So."}, call("a")]
 
 
-def test_gemini_3_is_told_of_a_call_that_another_vendor_made() -> None:
+def test_gemini_3_gets_a_placeholder_signature_for_another_vendors_call() -> None:
     reply = AssistantBody((Text("So."),), (ToolCall("a", "look", "{}"), ToolCall("b", "look", "{}")))
     parts = sent(ASKED, reply, model="gemini-3-pro-preview")[1][1]
     assert parts == [{"text": "So."}, call("a", thoughtSignature=UNSIGNED), call("b")]
@@ -94,7 +94,7 @@ def test_the_order_of_words_and_calls_is_kept() -> None:
 
 def test_results_stand_first_under_their_tools_names_and_images_beside_them() -> None:
     calls = (ToolCall("a", "draw", "{}"), ToolCall("b", "look", "{}"))
-    results = (ToolResult("b", "error", "no"), ToolResult("a", "success", (Text("See:"), PICTURE)))
+    results = (ToolResult("b", "error", "no"), ToolResult("a", "success", (Text("See:"), IMAGE)))
     _, _, (role, parts) = sent(ASKED, AssistantBody((), calls), ToolReturnsBody(results))
     assert role == "user"
     assert parts == [
@@ -113,7 +113,7 @@ def test_vertex_tells_calls_apart_by_name_alone() -> None:
 
 
 def test_images_are_sent_by_value_and_named_where_we_have_only_their_address() -> None:
-    assert sent(UserBody((PICTURE, Image(url="https://x/y.png"))))[0][1] == [DATA, {"text": "[Image omitted]"}]
+    assert sent(UserBody((IMAGE, Image(url="https://x/y.png"))))[0][1] == [DATA, {"text": "[Image omitted]"}]
 
 
 def test_arguments_that_are_no_object_are_wrapped() -> None:
@@ -122,7 +122,7 @@ def test_arguments_that_are_no_object_are_wrapped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "wire"),
+    ("choice", "encoded"),
     [
         ("auto", {"mode": "AUTO"}),
         ("none", {"mode": "NONE"}),
@@ -130,9 +130,9 @@ def test_arguments_that_are_no_object_are_wrapped() -> None:
         (OneTool("search"), {"mode": "ANY", "allowedFunctionNames": ["search"]}),
     ],
 )
-def test_each_tool_choice_has_its_wire_form(choice: ToolChoice, wire: object) -> None:
+def test_each_tool_choice_is_encoded(choice: ToolChoice, encoded: object) -> None:
     body = body_of(choice=choice)
-    assert body["toolConfig"] == {"functionCallingConfig": wire}
+    assert body["toolConfig"] == {"functionCallingConfig": encoded}
     [declared] = body["tools"][0]["functionDeclarations"]
     assert declared == {"name": "search", "description": "Search.", "parametersJsonSchema": SCHEMA}
 
@@ -154,14 +154,14 @@ def test_thinking_has_a_budget_or_a_level_by_the_models_age(
     assert body_of(model=model, **settings).get("generationConfig", {}).get("thinkingConfig") == thinking
 
 
-def test_an_answer_by_schema_is_asked_of_models_that_can_have_tools_with_it() -> None:
+def test_a_schema_is_sent_only_to_models_that_accept_it_with_tools() -> None:
     asked = {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
     assert body_of(response_format=JSON, tools=())["generationConfig"].items() >= asked.items()
     assert body_of(response_format=JSON, model="gemini-3-pro")["generationConfig"].items() >= asked.items()
     assert "responseMimeType" not in body_of(response_format=JSON)["generationConfig"]
 
 
-def test_extra_fields_have_the_last_word_inside_the_configuration_too() -> None:
+def test_extra_fields_override_the_generation_config() -> None:
     body = body_of(temperature=0.5, max_output_tokens=9, extra_body={"generationConfig": {"topK": 3, "temperature": 1}})
     config = body["generationConfig"]
     assert (config["temperature"], config["topK"], config["maxOutputTokens"]) == (1, 3, 9)

@@ -1,4 +1,4 @@
-"""Every provider and every fake model, held to the one contract."""
+"""Every provider and every fake model passes the model contract."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import ModelRequest
 from holdfast.ports.model import Model
-from holdfast.providers.anthropic import Anthropic
-from holdfast.providers.calling import Retries
-from holdfast.providers.catalog import make
-from holdfast.providers.credentials import bearer, header
-from holdfast.providers.demo import Demo
-from holdfast.providers.gemini import Gemini
-from holdfast.providers.line import line_to
-from holdfast.providers.openai_chat import OpenAIChat
-from holdfast.providers.responses import OpenAIResponses
-from holdfast.providers.vertex import Vertex
+from holdfast.providers.anthropic.anthropic import Anthropic
+from holdfast.providers.clouds.vertex import Vertex
+from holdfast.providers.demo.demo_model import Demo
+from holdfast.providers.factory import make
+from holdfast.providers.gemini.gemini import Gemini
+from holdfast.providers.http.credentials import bearer, header
+from holdfast.providers.http.endpoint import endpoint_for
+from holdfast.providers.http.retries import Retries
+from holdfast.providers.openai.chat_completions import OpenAIChat
+from holdfast.providers.openai.responses_api import OpenAIResponses
 from holdfast.testing.model_contract import ModelContract, Stage, simple_request
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import (
@@ -114,7 +114,7 @@ class TestOpenAIChat(ModelContract):
     @pytest.fixture
     async def stage(self) -> AsyncIterator[Stage]:
         async with ModelServer() as server:
-            model = OpenAIChat(line_to("openai", server.openai_url, bearer("key"), retries=ONCE))
+            model = OpenAIChat(endpoint_for("openai", server.openai_url, bearer("key"), retries=ONCE))
             yield ServerStage(model, server, Hide)
             await model.close()
 
@@ -123,7 +123,7 @@ class TestOpenAIResponses(ModelContract):
     @pytest.fixture
     async def stage(self) -> AsyncIterator[Stage]:
         async with ModelServer() as server:
-            model = OpenAIResponses(line_to("openai", server.openai_url, bearer("key"), retries=ONCE))
+            model = OpenAIResponses(endpoint_for("openai", server.openai_url, bearer("key"), retries=ONCE))
             yield ServerStage(model, server)
             await model.close()
 
@@ -132,7 +132,7 @@ class TestGemini(ModelContract):
     @pytest.fixture
     async def stage(self) -> AsyncIterator[Stage]:
         async with ModelServer() as server:
-            model = Gemini(line_to("google_ai", server.gemini_url, header("x-goog-api-key", "key"), retries=ONCE))
+            model = Gemini(endpoint_for("google_ai", server.gemini_url, header("x-goog-api-key", "key"), retries=ONCE))
             yield ServerStage(model, server)
             await model.close()
 
@@ -141,7 +141,7 @@ class TestAnthropic(ModelContract):
     @pytest.fixture
     async def stage(self) -> AsyncIterator[Stage]:
         async with ModelServer() as server:
-            model = Anthropic(line_to("anthropic", server.url, header("x-api-key", "key"), retries=ONCE))
+            model = Anthropic(endpoint_for("anthropic", server.url, header("x-api-key", "key"), retries=ONCE))
             yield ServerStage(model, server)
             await model.close()
 
@@ -170,8 +170,8 @@ class TestVertex(ModelContract):
     @pytest.fixture(params=["gemini-2.5-flash", "claude-sonnet-4-5"])
     async def stage(self, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
         async with ModelServer() as server:
-            line = line_to("google_vertex", server.url, bearer("token"), retries=ONCE)
-            model = Vertex(line, "project", "global")
+            endpoint = endpoint_for("google_vertex", server.url, bearer("token"), retries=ONCE)
+            model = Vertex(endpoint, "project", "global")
             yield ServerStage(model, server, named=request.param)
             await model.close()
 

@@ -1,4 +1,4 @@
-"""The model server speaks both wires, streamed or whole, scripted or on its own."""
+"""The fake model server speaks both APIs, streamed or whole, scripted or on its own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from holdfast.core.model import ReplyDone, ToolSpec
 from holdfast.ports.model import Model
-from holdfast.providers.anthropic import Anthropic
-from holdfast.providers.credentials import bearer, header
-from holdfast.providers.line import line_to
-from holdfast.providers.openai_chat import OpenAIChat
+from holdfast.providers.anthropic.anthropic import Anthropic
+from holdfast.providers.http.credentials import bearer, header
+from holdfast.providers.http.endpoint import endpoint_for
+from holdfast.providers.openai.chat_completions import OpenAIChat
 from holdfast.testing.model_contract import simple_request
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Call, Fail, Hang, Say
@@ -31,10 +31,10 @@ async def server() -> AsyncIterator[ModelServer]:
         yield server
 
 
-def model_on(server: ModelServer, wire: str) -> Model:
-    if wire == "openai":
-        return OpenAIChat(line_to("openai", server.openai_url, bearer("secret")))
-    return Anthropic(line_to("anthropic", server.url, header("x-api-key", "secret")))
+def model_on(server: ModelServer, api: str) -> Model:
+    if api == "openai":
+        return OpenAIChat(endpoint_for("openai", server.openai_url, bearer("secret")))
+    return Anthropic(endpoint_for("anthropic", server.url, header("x-api-key", "secret")))
 
 
 async def whole(server: ModelServer, path: str, **body: Any) -> Any:
@@ -42,9 +42,9 @@ async def whole(server: ModelServer, path: str, **body: Any) -> Any:
         return await response.json()
 
 
-@pytest.mark.parametrize("wire", ["openai", "anthropic"])
-async def test_without_a_script_it_behaves_like_the_demo_model(server: ModelServer, wire: str) -> None:
-    model = model_on(server, wire)
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+async def test_without_a_script_it_behaves_like_the_demo_model(server: ModelServer, api: str) -> None:
+    model = model_on(server, api)
     deltas = [delta async for delta in model.stream(simple_request("Call roll with 16 sides", (ROLL,)))]
     await model.close()
     assert isinstance(deltas[-1], ReplyDone)
@@ -53,8 +53,8 @@ async def test_without_a_script_it_behaves_like_the_demo_model(server: ModelServ
 
 
 async def test_requests_are_kept_with_their_headers_and_bodies(server: ModelServer) -> None:
-    for wire in ("openai", "anthropic"):
-        model = model_on(server, wire)
+    for api in ("openai", "anthropic"):
+        model = model_on(server, api)
         _ = [delta async for delta in model.stream(simple_request("hello"))]
         await model.close()
     first, second = await server.wait_for_request(1), await server.wait_for_request(2)
@@ -64,7 +64,7 @@ async def test_requests_are_kept_with_their_headers_and_bodies(server: ModelServ
     assert first.body["messages"] == [{"role": "user", "content": "hello"}]
 
 
-async def test_it_answers_whole_where_streaming_is_not_asked_for(server: ModelServer) -> None:
+async def test_it_responds_in_one_piece_without_streaming(server: ModelServer) -> None:
     server.script(Say("Hi."), Call("roll", {"sides": 6}))
     server.script(Say("Hi."), Call("roll", {"sides": 6}))
     chat = await whole(server, "/v1/chat/completions", model="m", messages=[])

@@ -1,4 +1,4 @@
-"""What goes over the Chat Completions wire, for the histories that are easy to get wrong."""
+"""Encoding Chat Completions requests, for the histories that are easy to get wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     Approval,
     ApprovalRequestBody,
     ApprovalResponseBody,
@@ -26,9 +26,9 @@ from holdfast.core.messages import (
     UserBody,
 )
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec
-from holdfast.providers.assembly import Assembly
-from holdfast.providers.openai_chat_request import append_for, request_body
-from holdfast.providers.quirks import COMPATIBLE, OPENAI, Quirks
+from holdfast.providers.encoding.history_cache import HistoryCache
+from holdfast.providers.openai.chat_request import append_for, request_body
+from holdfast.providers.openai.quirks import COMPATIBLE, OPENAI, Quirks
 from holdfast.testing.request_reading import as_messages
 
 ASKED = UserBody((Text("Go."),))
@@ -39,13 +39,13 @@ SEARCH = ToolSpec("search", "Search.", CLOSED)
 
 def sent(*bodies: Body, limit: int | None = None) -> list[dict[str, Any]]:
     request = ModelRequest("gpt-4o-mini", as_messages(bodies), tool_return_char_limit=limit)
-    messages = request_body(request, Assembly(append_for(OPENAI)), OPENAI)["messages"]
+    messages = request_body(request, HistoryCache(append_for(OPENAI)), OPENAI)["messages"]
     return list(messages)
 
 
 def knobs(model: str = "gpt-4o-mini", *, quirks: Quirks = OPENAI, **settings: Any) -> Mapping[str, Any]:
     request = ModelRequest(model, as_messages([ASKED]), (SEARCH,), settings=ModelSettings(**settings), key="conv-1")
-    return request_body(request, Assembly(append_for(quirks)), quirks)
+    return request_body(request, HistoryCache(append_for(quirks)), quirks)
 
 
 def wire_call(call_id: str, name: str, arguments: str = "{}") -> dict[str, Any]:
@@ -119,7 +119,7 @@ def test_a_long_tool_return_is_cut_and_says_by_how_much() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "wire"),
+    ("choice", "encoded"),
     [
         ("auto", "auto"),
         ("none", "none"),
@@ -127,9 +127,9 @@ def test_a_long_tool_return_is_cut_and_says_by_how_much() -> None:
         (OneTool("search"), {"type": "function", "function": {"name": "search"}}),
     ],
 )
-def test_each_tool_choice_has_its_wire_form(choice: ToolChoice, wire: object) -> None:
+def test_each_tool_choice_is_encoded(choice: ToolChoice, encoded: object) -> None:
     request = ModelRequest("gpt-4o", as_messages([ASKED]), (SEARCH,), tool_choice=choice)
-    assert request_body(request, Assembly(append_for(OPENAI)), OPENAI)["tool_choice"] == wire
+    assert request_body(request, HistoryCache(append_for(OPENAI)), OPENAI)["tool_choice"] == encoded
 
 
 def test_tools_are_described_and_strict_where_their_schema_allows_it() -> None:
@@ -139,14 +139,14 @@ def test_tools_are_described_and_strict_where_their_schema_allows_it() -> None:
     assert strict["function"]["parameters"] == CLOSED | {"additionalProperties": False}
 
 
-def test_knobs_are_sent_by_their_wire_names() -> None:
+def test_settings_are_sent_under_the_vendors_names() -> None:
     body = knobs(temperature=0.3, max_output_tokens=99, parallel_tool_calls=True, verbosity="low")
     assert body["stream_options"] == {"include_usage": True}
     assert (body["temperature"], body["max_completion_tokens"], body["verbosity"]) == (0.3, 99, "low")
     assert (body["parallel_tool_calls"], body["prompt_cache_key"]) == (True, "conv-1")
 
 
-def test_a_compatible_server_gets_only_what_it_knows() -> None:
+def test_a_compatible_server_gets_only_fields_it_knows() -> None:
     body = knobs(quirks=COMPATIBLE, max_output_tokens=99)
     assert body["max_tokens"] == 99
     assert not {"max_completion_tokens", "prompt_cache_key"} & set(body)

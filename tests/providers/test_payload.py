@@ -1,4 +1,4 @@
-"""What `payload` says is what the vendor's server receives, on every wire."""
+"""`payload` returns exactly what the vendor's server receives, for every API."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.core.messages import Message, SystemBody, Text, UserBody
+from holdfast.core.conversation.messages import Message, SystemBody, Text, UserBody
 from holdfast.core.model import ModelRequest, ModelSettings, ToolSpec
 from holdfast.ports.model import Model
-from holdfast.providers.catalog import make
+from holdfast.providers.factory import make
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Say
 

@@ -1,4 +1,4 @@
-"""Prices go by exact names: a model that merely begins like another has none."""
+"""Prices are found by exact name: a model whose name only begins like another's has none."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def test_a_date_behind_the_name_changes_nothing(model: str, prompt: float) -> No
 
 
 @pytest.mark.parametrize("model", ["gpt-5-pro", "claude-opus-4-99", "llama3:70b", "gpt-4o-audio-preview", ""])
-def test_a_model_nobody_told_us_the_price_of_has_none(model: str) -> None:
+def test_an_unlisted_model_has_no_price(model: str) -> None:
     assert price_of(model) is None

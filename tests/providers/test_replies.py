@@ -1,4 +1,4 @@
-"""Streams as real servers bend them, decoded."""
+"""Decoding Chat Completions and Messages streams, with the deviations of real servers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
+from holdfast.core.conversation.messages import Reasoning, Text, ToolCall
 from holdfast.core.errors import ModelError
-from holdfast.core.messages import Reasoning, Text, ToolCall
 from holdfast.core.model import CallDelta, Delta, TextDelta, Usage
-from holdfast.providers.anthropic_reply import AnthropicDecoder
-from holdfast.providers.calling import Decoder
-from holdfast.providers.openai_chat_reply import ChatDecoder
-from holdfast.providers.sse import Event
+from holdfast.providers.anthropic.messages_reply import AnthropicDecoder
+from holdfast.providers.http.retries import Decoder
+from holdfast.providers.http.sse import Event
+from holdfast.providers.openai.chat_reply import ChatDecoder
 
 
 def feed(decoder: Decoder, *events: dict[str, Any]) -> list[Delta]:
@@ -58,7 +58,7 @@ def test_calls_without_ids_are_given_some() -> None:
     assert decoder.reply().calls == (ToolCall("made-0", "a", "{}"), ToolCall("made-1", "b", '{"n":1}'))
 
 
-def test_calls_that_all_have_index_0_are_told_apart_by_their_ids() -> None:
+def test_calls_that_all_have_index_0_are_distinguished_by_their_ids() -> None:
     decoder = chat()
     feed(decoder, piece("{}", "a", index=0, id="x"), piece("{}", "b", index=0, id="y"), chunk("tool_calls"))
     assert [call.id for call in decoder.reply().calls] == ["x", "y"]
@@ -88,7 +88,7 @@ def test_a_forced_tool_that_finishes_with_stop_is_still_a_call() -> None:
     assert decoder.reply().finish == "tool_calls"
 
 
-def test_cached_and_reasoning_tokens_are_read_where_they_are_told() -> None:
+def test_cached_and_reasoning_tokens_are_read_where_servers_report_them() -> None:
     decoder = chat()
     details = {"prompt_tokens_details": {"cached_tokens": 8}, "completion_tokens_details": {"reasoning_tokens": 3}}
     feed(decoder, chunk("stop"), {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, **details}})
@@ -122,7 +122,7 @@ def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[di
     return [{"type": "content_block_start", "index": index, "content_block": start}, *body]
 
 
-def test_anthropics_prompt_is_the_input_with_what_was_cached() -> None:
+def test_anthropics_prompt_tokens_include_cached_ones() -> None:
     decoder = AnthropicDecoder("v")
     counts = {"input_tokens": 5, "cache_read_input_tokens": 80, "cache_creation_input_tokens": 15, "output_tokens": 1}
     feed(decoder, {"type": "message_start", "message": {"usage": counts}})
@@ -138,7 +138,7 @@ def test_anthropics_neighbouring_blocks_stay_parts_of_their_own() -> None:
     assert decoder.reply().parts == (Text("A"), Text("AA"))
 
 
-def test_what_anthropic_adds_next_is_passed_over() -> None:
+def test_unknown_anthropic_events_are_ignored() -> None:
     decoder = AnthropicDecoder("v")
     feed(decoder, {"type": "ping"}, {"type": "surprise"}, *block(0, {"type": "server_tool_use"}, {"type": "new_delta"}))
     assert feed(decoder, {"type": "message_stop"}) == []

@@ -1,4 +1,4 @@
-"""Responses streams in every order that OpenAI and compatible servers give them, decoded."""
+"""Decoding Responses streams, in every order that OpenAI and compatible servers send."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import orjson
 import pytest
 
+from holdfast.core.conversation.messages import HiddenReasoning, Reasoning, Text, ToolCall
 from holdfast.core.errors import ModelError, ModelErrorKind
-from holdfast.core.messages import HiddenReasoning, Reasoning, Text, ToolCall
 from holdfast.core.model import Delta, ModelRequest, Usage
-from holdfast.providers.line import line_to
-from holdfast.providers.responses import OpenAIResponses
-from holdfast.providers.responses_reply import ResponsesDecoder
-from holdfast.providers.responses_request import ORIGIN
-from holdfast.providers.sse import Event
+from holdfast.providers.http.endpoint import endpoint_for
+from holdfast.providers.http.sse import Event
+from holdfast.providers.openai.responses_api import OpenAIResponses
+from holdfast.providers.openai.responses_reply import ResponsesDecoder
+from holdfast.providers.openai.responses_request import ORIGIN
 from holdfast.testing.model_contract import simple_request
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Fail, Say
@@ -41,16 +41,16 @@ def call(name: str = "look", arguments: str = "", call_id: str = "c1") -> dict[s
     return {"id": "fc_1", "type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
 
 
-def reasoning(*summary: str, sealed: str | None = "c1pher") -> dict[str, Any]:
+def reasoning(*summary: str, encrypted: str | None = "c1pher") -> dict[str, Any]:
     parts = [{"type": "summary_text", "text": text} for text in summary]
-    return {"id": "rs_1", "type": "reasoning", "summary": parts, "encrypted_content": sealed}
+    return {"id": "rs_1", "type": "reasoning", "summary": parts, "encrypted_content": encrypted}
 
 
-def test_reasoning_in_several_summaries_is_one_part_with_its_seal_and_id() -> None:
+def test_reasoning_in_several_summaries_is_one_part_with_its_signature_and_id() -> None:
     decoder = ResponsesDecoder("v")
     feed(
         decoder,
-        on("output_item.added", item=reasoning(sealed=None)),
+        on("output_item.added", item=reasoning(encrypted=None)),
         on("reasoning_summary_part.added", summary_index=0),
         on("reasoning_summary_text.delta", summary_index=0, delta="One."),
         on("reasoning_summary_part.added", summary_index=1),
@@ -80,11 +80,11 @@ def test_reasoning_between_calls_keeps_its_place() -> None:
     assert [call.place for call in decoder.reply().calls] == [1, None]
 
 
-def test_what_no_delta_said_is_taken_from_the_done_item() -> None:
+def test_an_item_without_deltas_is_read_from_its_done_event() -> None:
     decoder = ResponsesDecoder("v")
     feed(
         decoder,
-        on("output_item.done", 0, item=reasoning("Hm.", sealed=None)),
+        on("output_item.done", 0, item=reasoning("Hm.", encrypted=None)),
         on("output_item.done", 1, item=message("So.")),
         on("output_item.done", 2, item=call(arguments='{"n":1}')),
         end(),
@@ -94,7 +94,7 @@ def test_what_no_delta_said_is_taken_from_the_done_item() -> None:
     assert reply.calls == (ToolCall("c1", "look", '{"n":1}'),)
 
 
-def test_what_came_only_with_the_end_is_taken_from_there_and_only_once() -> None:
+def test_an_item_that_came_only_with_the_end_is_read_once() -> None:
     decoder = ResponsesDecoder("v")
     feed(
         decoder,
@@ -123,7 +123,7 @@ def test_argument_pieces_of_two_calls_may_be_mixed() -> None:
     assert decoder.reply().calls == (ToolCall("x", "a", "[1]"), ToolCall("y", "b", "[2]"))
 
 
-def test_a_refusal_is_what_the_model_said() -> None:
+def test_a_refusal_becomes_text() -> None:
     decoder = ResponsesDecoder("v")
     feed(decoder, on("refusal.delta", delta="I will not."), end())
     assert decoder.reply().parts == (Text("I will not."),)
@@ -157,14 +157,14 @@ def test_a_failure_in_any_shape_has_its_kind(event: dict[str, Any], kind: ModelE
     assert raised.value.kind == kind
 
 
-def test_tokens_are_counted_with_what_was_cached_and_thought() -> None:
+def test_usage_includes_cached_and_reasoning_tokens() -> None:
     decoder = ResponsesDecoder("v")
     usage = {"input_tokens": 10, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 8}}
     feed(decoder, end(usage={**usage, "output_tokens_details": {"reasoning_tokens": 3}}))
     assert decoder.reply().usage == Usage(10, 5, cached_input_tokens=8, reasoning_tokens=3)
 
 
-def test_what_openai_adds_next_is_passed_over() -> None:
+def test_unknown_openai_events_are_ignored() -> None:
     decoder = ResponsesDecoder("v")
     odd = {"id": "ws_1", "type": "web_search_call"}
     feed(
@@ -179,7 +179,7 @@ async def test_an_organisation_that_may_not_read_reasoning_is_refused_once() -> 
         server.script(Fail(400, message=said))
         server.script(Say("Hi"))
         server.script(Say("Again"))
-        model = OpenAIResponses(line_to("openai", server.openai_url))
+        model = OpenAIResponses(endpoint_for("openai", server.openai_url))
         request = ModelRequest("gpt-5", simple_request("hello").messages)
         for _ in range(2):
             async with aclosing(model.stream(request)) as deltas:

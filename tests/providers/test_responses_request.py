@@ -1,4 +1,4 @@
-"""What goes over the OpenAI Responses wire, for the histories that are easy to get wrong."""
+"""Encoding OpenAI Responses requests, for the histories that are easy to get wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     AssistantBody,
     Body,
     HiddenReasoning,
@@ -20,14 +20,14 @@ from holdfast.core.messages import (
     UserBody,
 )
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec
-from holdfast.providers.assembly import Assembly
-from holdfast.providers.responses_request import ORIGIN, append, request_body
+from holdfast.providers.encoding.history_cache import HistoryCache
+from holdfast.providers.openai.responses_request import ORIGIN, append, request_body
 from holdfast.testing.request_reading import as_messages
 
 ASKED = UserBody((Text("Go."),))
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 SEARCH = ToolSpec("search", "Search.", SCHEMA)
-PICTURE = Image(data="QUJD", media_type="image/png")
+IMAGE = Image(data="QUJD", media_type="image/png")
 
 
 def body_of(*bodies: Body, model: str = "gpt-5", choice: ToolChoice = "auto", **settings: Any) -> Any:
@@ -35,7 +35,7 @@ def body_of(*bodies: Body, model: str = "gpt-5", choice: ToolChoice = "auto", **
     request = ModelRequest(
         model, messages, (SEARCH,), tool_choice=choice, settings=ModelSettings(**settings), key="conv-1"
     )
-    return request_body(request, Assembly(append))
+    return request_body(request, HistoryCache(append))
 
 
 def sent(*bodies: Body) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def test_the_system_prompt_is_the_instructions_and_nothing_is_stored_at_the_vend
     assert (body["store"], body["include"]) == (False, ["reasoning.encrypted_content"])
 
 
-def test_sealed_reasoning_goes_back_before_what_followed_it() -> None:
+def test_encrypted_reasoning_is_sent_back_before_the_item_that_followed_it() -> None:
     thought = Reasoning("Hm.", "c1pher", ORIGIN, "rs_1")
     hidden = HiddenReasoning("c2pher", ORIGIN, "rs_2")
     assert sent(ASKED, AssistantBody((thought, Text("So."), hidden), (ToolCall("a", "look", "{}"),)))[1:5] == [
@@ -84,17 +84,17 @@ def test_reasoning_that_nothing_follows_stays_here() -> None:
     assert len(sent(ASKED, AssistantBody((HiddenReasoning("c", ORIGIN, "rs_1"),), interrupted=True))) == 1
 
 
-def test_another_vendors_seal_is_never_sent() -> None:
+def test_another_vendors_signature_is_never_sent() -> None:
     parts = (Reasoning("Hm.", "sig", "anthropic"), HiddenReasoning("x", "gemini"), Reasoning("Old.", "s"), Text("So."))
     assert sent(ASKED, AssistantBody(parts))[1:] == [said("So.")]
 
 
-def test_images_are_sent_also_inside_tool_returns() -> None:
-    wire = {"type": "input_image", "image_url": "data:image/png;base64,QUJD", "detail": "auto"}
-    returned = ToolReturnsBody((ToolResult("a", "success", (Text("See:"), PICTURE)),))
-    items = sent(UserBody((PICTURE,)), AssistantBody((), (ToolCall("a", "look", "{}"),)), returned)
-    assert items[0]["content"] == [wire]
-    assert items[2]["output"] == [{"type": "input_text", "text": "See:"}, wire]
+def test_images_are_sent_in_tool_returns_too() -> None:
+    encoded = {"type": "input_image", "image_url": "data:image/png;base64,QUJD", "detail": "auto"}
+    returned = ToolReturnsBody((ToolResult("a", "success", (Text("See:"), IMAGE)),))
+    items = sent(UserBody((IMAGE,)), AssistantBody((), (ToolCall("a", "look", "{}"),)), returned)
+    assert items[0]["content"] == [encoded]
+    assert items[2]["output"] == [{"type": "input_text", "text": "See:"}, encoded]
 
 
 def test_malformed_arguments_and_empty_returns_are_sent_as_they_can_be() -> None:
@@ -107,7 +107,7 @@ def test_malformed_arguments_and_empty_returns_are_sent_as_they_can_be() -> None
 
 
 @pytest.mark.parametrize(
-    ("choice", "wire"),
+    ("choice", "encoded"),
     [
         ("auto", "auto"),
         ("none", "none"),
@@ -115,11 +115,11 @@ def test_malformed_arguments_and_empty_returns_are_sent_as_they_can_be() -> None
         (OneTool("search"), {"type": "function", "name": "search"}),
     ],
 )
-def test_each_tool_choice_has_its_wire_form(choice: ToolChoice, wire: object) -> None:
-    assert body_of(choice=choice)["tool_choice"] == wire
+def test_each_tool_choice_is_encoded(choice: ToolChoice, encoded: object) -> None:
+    assert body_of(choice=choice)["tool_choice"] == encoded
 
 
-def test_a_tool_that_is_not_strict_says_so_because_the_wire_thinks_otherwise() -> None:
+def test_a_tool_that_is_not_strict_says_so_because_the_default_is_strict() -> None:
     assert body_of()["tools"] == [
         {"type": "function", "name": "search", "description": "Search.", "parameters": SCHEMA, "strict": False}
     ]
@@ -134,7 +134,7 @@ def test_a_reasoning_model_takes_an_effort_and_no_temperature() -> None:
     assert (plain["temperature"], "reasoning" in plain, "include" in plain) == (0.5, False, False)
 
 
-def test_the_answers_form_is_flat_on_this_wire() -> None:
+def test_the_response_format_is_not_nested() -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}
     body = body_of(response_format=wanted, verbosity="low", max_output_tokens=9, parallel_tool_calls=True)
     assert body["text"] == {

@@ -1,12 +1,12 @@
-"""Events come out whole, wherever the chunks are cut."""
+"""Server-sent events are parsed correctly wherever the chunks are cut."""
 
 from __future__ import annotations
 
 import pytest
 
 from holdfast.core.errors import ModelError
-from holdfast.providers import sse
-from holdfast.providers.sse import Event, EventSplitter
+from holdfast.providers.http import sse
+from holdfast.providers.http.sse import Event, EventSplitter
 
 STREAM = (
     'event: delta\r\ndata: {"text":"océan 🌊"}\r\n\r\n: keep-alive\r\n\r\n'

@@ -1,4 +1,4 @@
-"""Tokens counted with real vocabularies, and the estimate of the hot path held against them."""
+"""Token counts with real vocabularies, and the hot path's estimate compared with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from splintr import Tokenizer
 
-from holdfast.core import tokens
+from holdfast.core.conversation import token_estimate
 from holdfast.providers import tokenizers
 
 HERE = Path(__file__)
@@ -45,20 +45,20 @@ def test_openai_models_are_counted_as_openai_counts_them(model: str, text: str, 
 
 def test_a_model_without_a_published_tokenizer_is_estimated() -> None:
     for model in ("claude-sonnet-4-5", "somebodys-own-model"):
-        assert tokenizers.count(model, TEXTS["prose"]) == tokens.of_text(TEXTS["prose"])
+        assert tokenizers.count(model, TEXTS["prose"]) == token_estimate.of_text(TEXTS["prose"])
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_the_estimate_is_near_what_real_tokenizers_count(kind: str) -> None:
+def test_the_estimate_is_near_the_counts_of_real_tokenizers(kind: str) -> None:
     """Within a third or so of the mean of eight vocabularies, and never less than half of what any of them counts."""
     text = TEXTS[kind]
     counts = [len(Tokenizer.from_pretrained(name).encode(text)) for name in VOCABULARIES]
-    estimate, mean = tokens.of_text(text), sum(counts) / len(counts)
+    estimate, mean = token_estimate.of_text(text), sum(counts) / len(counts)
     assert 0.65 < estimate / mean < 1.4, (kind, estimate, counts)
     assert estimate > max(counts) / 2
 
 
 def test_nothing_weighs_nothing_and_odd_bytes_do_no_harm() -> None:
-    assert tokens.of_text("") == 0
-    assert tokens.of_text("\ud800 half a character") > 0
-    assert tokens.of_text("🙂" * 100) > 100
+    assert token_estimate.of_text("") == 0
+    assert token_estimate.of_text("\ud800 half a character") > 0
+    assert token_estimate.of_text("🙂" * 100) > 100

@@ -1,8 +1,8 @@
-"""Stored messages become turns that any vendor accepts."""
+"""Stored messages become turns that every vendor accepts."""
 
 from __future__ import annotations
 
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     Approval,
     ApprovalRequestBody,
     ApprovalResponseBody,
@@ -14,7 +14,7 @@ from holdfast.core.messages import (
     ToolReturnsBody,
     UserBody,
 )
-from holdfast.providers.turns import NO_RESULT, AssistantTurn, ResultsTurn, SpokenTurn, begins_a_turn, turns
+from holdfast.providers.encoding.turns import NO_RESULT, AssistantTurn, ResultsTurn, SpokenTurn, begins_a_turn, turns
 from holdfast.testing.request_reading import as_messages
 
 A, B = ToolCall("a", "look", "{}"), ToolCall("b", "delete", "{}")
@@ -51,7 +51,7 @@ def test_a_reply_with_allowed_and_gated_calls_is_one_turn() -> None:
     ) == [SpokenTurn(ASKED), AssistantTurn((Text("Both."),), (A, B)), ResultsTurn(returned.results)]
 
 
-def test_a_call_that_was_asked_about_again_was_made_once() -> None:
+def test_a_second_approval_request_does_not_repeat_the_call() -> None:
     """Its outcome was lost: with an approval or without one before that."""
     again = (
         ApprovalRequestBody((A,), (Text("It was lost."),)),

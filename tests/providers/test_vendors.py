@@ -1,4 +1,4 @@
-"""How vendors bend Chat Completions, and what they tell of their models: each quirk of the table, as it is sent."""
+"""Each vendor's deviations from Chat Completions, as they are sent, and what vendors list of their models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from holdfast.core.messages import AssistantBody, Body, Reasoning, Text, ToolCall, ToolResult, ToolReturnsBody, UserBody
+from holdfast.core.conversation.messages import (
+    AssistantBody,
+    Body,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolReturnsBody,
+    UserBody,
+)
 from holdfast.core.model import Delta, ModelInfo, ModelRequest, ModelSettings, ToolSpec
-from holdfast.providers.catalog import make
-from holdfast.providers.openai_chat_reply import ChatDecoder
-from holdfast.providers.sse import Event
+from holdfast.providers.factory import make
+from holdfast.providers.http.sse import Event
+from holdfast.providers.openai.chat_reply import ChatDecoder
 from holdfast.providers.vendors import VENDORS
 from holdfast.testing.request_reading import as_messages
 
@@ -39,7 +48,7 @@ def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("vendor", "field"), [("groq", "max_completion_tokens"), ("together", "max_tokens")])
-def test_the_limit_of_an_answer_has_its_vendors_name(vendor: str, field: str) -> None:
+def test_the_output_limit_has_the_vendors_field_name(vendor: str, field: str) -> None:
     assert body_of(vendor, max_output_tokens=9)[field] == 9
 
 
@@ -54,13 +63,13 @@ def test_mistral_is_sent_nothing_it_refuses_and_ids_in_its_form() -> None:
 
 
 @pytest.mark.parametrize("vendor", ["deepseek", "moonshot", "zai"])
-def test_reasoning_goes_back_to_those_who_want_it(vendor: str) -> None:
+def test_reasoning_is_sent_back_to_vendors_that_need_it(vendor: str) -> None:
     reply = AssistantBody((Reasoning("Hm."),), (ToolCall("a", "look", "{}"),))
     assert body_of(vendor, ASKED, reply)["messages"][1]["reasoning_content"] == "Hm."
     assert "reasoning_content" not in body_of("together", ASKED, reply)["messages"][1]
 
 
-def test_deepseek_is_asked_for_json_without_a_schema() -> None:
+def test_deepseek_gets_a_request_for_json_without_a_schema() -> None:
     assert body_of("deepseek", response_format=SCHEMA)["response_format"] == {"type": "json_object"}
     assert body_of("together", response_format=SCHEMA)["response_format"] == SCHEMA
 
@@ -74,11 +83,11 @@ def test_deepseek_is_asked_for_json_without_a_schema() -> None:
         ("groq", "llama", False),
     ],
 )
-def test_an_effort_is_told_only_to_models_that_take_it(vendor: str, model: str, taken: bool) -> None:
+def test_an_effort_is_sent_only_to_models_that_accept_it(vendor: str, model: str, taken: bool) -> None:
     assert ("reasoning_effort" in body_of(vendor, model=model, reasoning_effort="low")) is taken
 
 
-def test_openrouters_sealed_reasoning_comes_in_details_and_goes_back_as_it_came() -> None:
+def test_openrouters_signed_reasoning_details_are_sent_back_unchanged() -> None:
     said = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
     hidden = {
         "type": "reasoning.encrypted",
@@ -102,7 +111,7 @@ def test_openrouters_sealed_reasoning_comes_in_details_and_goes_back_as_it_came(
     }
 
 
-def test_mistrals_thinking_comes_inside_the_content() -> None:
+def test_mistrals_thinking_is_read_from_the_content() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     decoder, _ = decoded(delta(content=[thinking]), delta("stop", content=[{"type": "text", "text": "So."}]))
     assert decoder.reply().parts == (Reasoning("Hm."), Text("So."))
@@ -153,12 +162,12 @@ async def test_the_vendors_word_on_a_window_wins_over_ours() -> None:
     assert (infos["gpt-4o"].context_window, infos["gpt-4.1"].context_window) == (4096, 1_047_576)
 
 
-async def test_a_model_nobody_knows_has_no_window_rather_than_a_guess() -> None:
+async def test_an_unknown_model_has_no_window_rather_than_a_guess() -> None:
     infos = await listed("together", {"/models": [{"id": "acme/new"}, {"id": "acme/big", "context_length": 99}]})
     assert (infos["acme/new"].context_window, infos["acme/big"].context_window) == (None, 99)
 
 
-async def test_ollama_is_asked_about_each_model() -> None:
+async def test_ollama_gets_a_request_for_each_models_details() -> None:
     shown = {
         "qwen3:8b": {
             "model_info": {"qwen3.context_length": 40_960},
@@ -179,7 +188,7 @@ async def test_ollama_is_asked_about_each_model() -> None:
     assert (embeds.kind, embeds.embedding_dim) == ("embedding", 768)
 
 
-async def test_lm_studio_tells_what_is_loaded_and_an_older_one_what_it_can() -> None:
+async def test_lm_studio_lists_the_loaded_window_and_an_older_version_the_common_listing() -> None:
     entries = [
         {"id": "qwen", "type": "vlm", "max_context_length": 32_768, "loaded_context_length": 8_192},
         {"id": "nomic", "type": "embeddings", "max_context_length": 2_048},
@@ -197,7 +206,7 @@ async def test_llama_cpp_tells_the_window_it_was_started_with() -> None:
     assert (await listed("llamacpp", {"/v1/models": models}))["m.gguf"].context_window == 131_072
 
 
-async def test_gemini_tells_what_a_model_reads_and_writes() -> None:
+async def test_gemini_lists_the_limits_of_a_model() -> None:
     entries = [
         {
             "name": "models/gemini-9-ultra",

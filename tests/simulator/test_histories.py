@@ -1,4 +1,4 @@
-"""CI's share of the simulator: 20,000 histories, every promise checked after every step. A failure names its seed."""
+"""Runs 20,000 simulated histories and checks every promise after every step. A failure names its seed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections import Counter
 
 import pytest
 
-from holdfast.testing.simulator.many import play_share
-from holdfast.testing.simulator.play import play
+from simulator.many import play_share
+from simulator.play import play
 
 pytestmark = pytest.mark.timeout(900)  # a share takes ten seconds of one quiet core
 
 HISTORIES = 20_000
 SHARES = 20
 
-# What a thousand histories have surely been through; otherwise they prove less than they seem to.
+# Special cases that a thousand histories must have reached; otherwise they prove less than they seem to.
 CORNERS = (
     "kill",
     "freeze",
@@ -25,7 +25,7 @@ CORNERS = (
     "taken over",
     "promoted",
     "LostLease",
-    "StaleSituation",
+    "StaleSnapshot",
     "ConversationBusy",
     "Conflict",
     "cut",
@@ -56,10 +56,10 @@ def test_no_promise_is_broken(share: int) -> None:
 
 @pytest.mark.parametrize("seed", [11, 1976, 3247])
 def test_the_same_seed_is_the_same_history_in_any_process(seed: int) -> None:
-    """Also where sets have another order."""
+    """Also if sets have another order."""
     said = set()
     for hash_seed in ("1", "2"):
-        command = [sys.executable, "-m", "holdfast.testing.simulator", "--seed", str(seed)]
+        command = [sys.executable, "-m", "simulator", "--seed", str(seed)]
         done = subprocess.run(
             command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}, check=True
         )

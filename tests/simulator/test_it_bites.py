@@ -1,4 +1,4 @@
-"""The simulator finds what it is for: each of these breaks one rule, and soon some history is broken by it."""
+"""Tests that the simulator finds bugs: each test breaks one rule on purpose, and some history must fail."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import Any
 
 import pytest
 
-from holdfast.core import loop, tooling
-from holdfast.core.messages import ToolReturnsBody
-from holdfast.core.state import Call, Decision, Happened, RunTools
-from holdfast.engine import accepting, engine
-from holdfast.engine.driver import Driver
-from holdfast.engine.effects import Effects
-from holdfast.engine.journal import Journal
-from holdfast.engine.tenure import Tenure
-from holdfast.ports.runs import Lease
-from holdfast.testing.simulator.many import quietly
-from holdfast.testing.simulator.play import play
-from holdfast.testing.simulator.rows import RunRow
-from holdfast.testing.simulator.store import MemoryStore
+from holdfast.core import loop, step_calls
+from holdfast.core.conversation.messages import ToolReturnsBody
+from holdfast.core.state import Call, Decision, RunTools
+from holdfast.engine import engine
+from holdfast.engine.run import accept as accepting
+from holdfast.engine.run.build_change import Outcome
+from holdfast.engine.run.driver import Driver
+from holdfast.engine.run.effects import Effects
+from holdfast.engine.run.held_lease import HeldLease
+from holdfast.engine.stream.journal import Journal
+from holdfast.ports.stores.run_store import Lease
+from simulator.many import quietly
+from simulator.play import play
+from simulator.rows import RunRow
+from simulator.store import MemoryStore
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -36,14 +38,14 @@ def no_fence(patch: Patch) -> None:
 
 
 def effect_before_intent(patch: Patch) -> None:
-    async def hasty(self: Driver, happened: Happened) -> Decision:
-        decision = loop.decide(self._state, happened)
+    async def hasty(self: Driver, outcome: Outcome) -> Decision:
+        decision = self._session.decide(outcome.happened)
         tools = tuple(effect for effect in decision.effects if isinstance(effect, RunTools))
-        self._effects.begin(tools, self._state)
-        await self._write(decision, happened)
+        self._effects.begin(tools, self._session.state)
+        await self._write(decision, outcome)
         return replace(decision, effects=tuple(effect for effect in decision.effects if effect not in tools))
 
-    patch.setattr(Driver, "_follow", hasty)
+    patch.setattr(Driver, "_decide_and_write", hasty)
 
 
 def no_return_on_cancel(patch: Patch) -> None:
@@ -58,19 +60,19 @@ def no_return_on_cancel(patch: Patch) -> None:
 
 
 def zombies_start_tools(patch: Patch) -> None:
-    patch.setattr(Tenure, "held", True)
+    patch.setattr(HeldLease, "held", True)
 
 
 def lost_calls_are_run_again(patch: Patch) -> None:
     def again(loadout: object, call: Call, request_id: str) -> Call:
         return replace(call, status="allowed") if call.status == "started" else call
 
-    patch.setattr(tooling, "found_again", again)
+    patch.setattr(step_calls, "recover_call", again)
 
 
 def numbers_are_used_twice(patch: Patch) -> None:
     def forgetful(self: Journal, records: list[str], *, done: bool = False) -> None:
-        self._feed.publish(self._tenure.run_id, records, done=done)
+        self._feed.publish(self._held_lease.run_id, records, done=done)
 
     patch.setattr(Journal, "written", forgetful)
 
@@ -79,8 +81,8 @@ def shown_before_stored(patch: Patch) -> None:
     async def early(self: Journal) -> None:
         records, self._gathered = self._gathered, []
         first, self._next = self._next, self._next + len(records)
-        self._feed.publish(self._tenure.run_id, records)
-        await self._store.append_events(self._tenure.renewed(), first, records)
+        self._feed.publish(self._held_lease.run_id, records)
+        await self._store.append_events(self._held_lease.renewed(), first, records)
 
     patch.setattr(Journal, "_flush", early)
 
@@ -117,7 +119,7 @@ def tools_outlive_a_cancel(patch: Patch) -> None:
     async def leave_them(self: Effects) -> None:
         self.under_way.clear()
 
-    patch.setattr(Effects, "stop", leave_them)
+    patch.setattr(Effects, "cancel", leave_them)
 
 
 def what_was_sent_along_is_forgotten(patch: Patch) -> None:
@@ -126,11 +128,11 @@ def what_was_sent_along_is_forgotten(patch: Patch) -> None:
 
 
 def accepted_before_it_is_written(patch: Patch) -> None:
-    async def hopeful(wiring: Any, actor: Any, conversation_id: str, request: Any) -> Any:
-        situation, _ = await wiring.contexts.load(wiring.store, conversation_id)
-        run = replace(accepting.new_run(wiring, actor, situation, request), status="created", queued=True)
+    async def hopeful(deps: Any, actor: Any, conversation_id: str, request: Any) -> Any:
+        situation, _ = await deps.contexts.load(deps.store, conversation_id)
+        run = replace(accepting.new_run(deps, actor, situation, request), status="created", queued=True)
         change = accepting.Change(conversation_id, 0, 0, events=(accepting.opening(run),))
-        asyncio.get_running_loop().create_task(wiring.store.begin(run, None, change))
+        asyncio.get_running_loop().create_task(deps.store.begin(run, None, change))
         return run
 
     patch.setattr(engine, "enqueue", hopeful)
@@ -141,16 +143,16 @@ def nobody_takes_over(patch: Patch) -> None:
 
 
 def approvals_are_a_formality(patch: Patch) -> None:
-    judge = tooling.judge_call
+    judge = step_calls.judge_call
 
     def lenient(*args: Any, **options: Any) -> Any:
         verdict = judge(*args, **options)
         return verdict if verdict.client_side else replace(verdict, way="run")
 
-    patch.setattr(tooling, "judge_call", lenient)
+    patch.setattr(step_calls, "judge_call", lenient)
 
 
-# The promise that is broken, and among which histories it shows (measured, then doubled at least).
+# The promise that is broken, and how many histories are needed to see it (measured, then at least doubled).
 WAYS: list[tuple[Callable[[Patch], None], str, range]] = [
     (no_fence, "promise 5", range(500)),
     (effect_before_intent, "promise 2", range(100)),

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, Engine
 
 from database_fixture import migrated
-from holdfast.storage.database import make_engine
+from holdfast.storage.sql.database import make_engine
 from storage.run_rows import COUNT, Row, fill
 
 

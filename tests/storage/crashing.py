@@ -1,9 +1,9 @@
-"""Run as a process of its own: for n = 1, 2, 3 … do a turn in a child that dies, as by `kill -9`, before statement n.
+"""A script that runs a turn in a child process which dies, as by `kill -9`, before SQL statement n, for n = 1, 2, 3 …
 
     python crashing.py DATABASE_URL CONVERSATION...
 
-Each child works in the next of the conversations. Prints the number of children that died; the one after them came
-to the end of its turn. Forked from a process that has imported everything and started no thread.
+Each child uses the next conversation. Prints the number of children that died; the child after them finished its turn.
+Children are forked from a process that has imported everything and started no thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.testing.script import Call, Say
 DIED = 137
 
 
-async def turn(url: str, conversation: str, deadly: int) -> None:
+async def turn(url: str, conversation: str, fatal: int) -> None:
     async with opened(url, sweep=False) as house:
         house.model.script(Say("I look"), Call("look", {"text": "x"}, id="c1"))
         house.model.script(Say("I saw"))
@@ -31,7 +31,7 @@ async def turn(url: str, conversation: str, deadly: int) -> None:
         def die(*_: Any) -> None:
             nonlocal seen
             seen += 1
-            if seen == deadly:
+            if seen == fatal:
                 os._exit(DIED)
 
         run = await house.start(conversation, "look, please", stream_tokens=True)

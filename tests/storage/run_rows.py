@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
-from holdfast.storage.tables import agents, conversations, organizations, run_tools, runs
+from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.schema.record_tables import agents, conversations, organizations, run_tools, runs
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OTHER_ORG = "org-other"

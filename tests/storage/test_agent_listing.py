@@ -1,4 +1,4 @@
-"""What a listing of agents costs: the same few statements, however many agents it shows."""
+"""A listing of agents takes the same few SQL statements, however many agents it returns."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -9,16 +9,16 @@ import pytest
 from sqlalchemy import event
 
 from holdfast.core.records import Agent, Conversation
-from holdfast.ports.agents import AgentFilter, NewAgent
 from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.agent_store import AgentFilter, NewAgent
+from holdfast.records.agents import system_message
 from holdfast.records.base_tools import ATTACHED_BY_DEFAULT, base_tools_for
 from holdfast.records.blocks import new_block
-from holdfast.records.first_messages import system_message
-from holdfast.storage.agents import SqlAgents
-from holdfast.storage.database import Database
-from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
-from holdfast.storage.tables import metadata
+from holdfast.storage.records.agent_store import SqlAgents
+from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.schema.record_tables import metadata
+from holdfast.storage.sql.database import Database
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVERYTHING = frozenset({"tools", "blocks", "pending_approval"})
@@ -33,7 +33,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     database.close()
 
 
-def newborn() -> NewAgent:
+def new_agent() -> NewAgent:
     stamp: dict[str, Any] = {"org_id": DEFAULT_ACTOR.org_id, "created_at": NOW, "updated_at": NOW}
     agent = Agent(id=new_id("agent"), name="a", system="s", model="demo/rehearsal", **stamp)
     conversation = Conversation(id=new_id("conv"), agent_id=agent.id, is_default=True, **stamp)
@@ -51,7 +51,7 @@ def newborn() -> NewAgent:
 async def test_a_listing_of_many_agents_costs_no_more_statements_than_one_of_few(database: Database) -> None:
     store = SqlAgents(database)
     for _ in range(20):
-        await store.create(newborn())
+        await store.create(new_agent())
     statements: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
     costs = []

@@ -1,4 +1,4 @@
-"""The migrations build exactly the tables that the code knows, on both databases."""
+"""The migrations build exactly the tables that the code defines, on both databases, and only ever add."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, inspect
 
-from holdfast.storage.database import make_engine
-from holdfast.storage.migrate import HEAD, migrate, version_of
-from holdfast.storage.tables import metadata
+from holdfast.storage.schema.migrate import HEAD, migrate, version_of
+from holdfast.storage.schema.record_tables import metadata
+from holdfast.storage.sql.database import make_engine
 
 
 def test_the_migrations_are_equal_to_the_tables(empty_database_url: str) -> None:
@@ -30,9 +30,9 @@ def test_migrating_twice_changes_nothing(empty_database_url: str) -> None:
     engine.dispose()
 
 
-def test_every_migration_only_adds_so_that_the_version_before_goes_on_working(empty_database_url: str) -> None:
-    """What an old process writes must still be accepted: no column of its tables is gone or changed, none that it does
-    not know must be filled, and nothing new must be unique."""
+def test_every_migration_only_adds_so_that_the_previous_version_keeps_working(empty_database_url: str) -> None:
+    """Writes of an old process must still be accepted: no column of its tables is removed or changed, no new column is
+    required, and no new uniqueness is enforced."""
     engine = make_engine(empty_database_url)
     before: dict[str, Any] = {}
     for number in range(1, int(HEAD) + 1):
@@ -41,8 +41,8 @@ def test_every_migration_only_adds_so_that_the_version_before_goes_on_working(em
         for name, (columns, unique) in before.items():
             new_columns, new_unique = after[name]
             assert {column: new_columns.get(column) for column in columns} == columns, f"{number:04} changes {name}"
-            must = [column for column in new_columns.keys() - columns.keys() if not new_columns[column][1]]
-            assert must == [], f"{number:04} adds columns to {name} that must be filled"
+            required = [column for column in new_columns.keys() - columns.keys() if not new_columns[column][1]]
+            assert required == [], f"{number:04} adds required columns to {name}"
             assert new_unique <= unique, f"{number:04} makes something in {name} unique"
         before = after
     assert version_of(engine) == HEAD
@@ -50,7 +50,7 @@ def test_every_migration_only_adds_so_that_the_version_before_goes_on_working(em
 
 
 def tables_of(engine: Engine) -> dict[str, tuple[dict[str, tuple[str, bool]], set[str]]]:
-    """Per table: its columns with their type and whether they may be left out, and what must be unique in it."""
+    """Per table: its columns with their type and whether they may be omitted, and its unique constraints."""
     found = inspect(engine)
     return {
         name: (

@@ -1,6 +1,6 @@
-"""Databases of earlier releases, kept as they were left: they are migrated, and everything in them goes on.
+"""Databases of earlier releases are migrated, and their conversations and interrupted runs continue.
 
-What is in them, and how they were made, is told in `old/make.py`.
+`old/make.py` says what is in them and how they were made.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import psycopg
 import pytest
 
 from engine.house import opened
-from holdfast.core.messages import Approval
-from holdfast.ports.history import RunFilter
+from holdfast.core.conversation.messages import Approval
 from holdfast.ports.paging import Page
-from holdfast.storage.people import DEFAULT_ACTOR
+from holdfast.ports.stores.history_store import RunFilter
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.script import Say
 
@@ -54,7 +54,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Old]:
     server.drop_database(f"old_{release}")
 
 
-async def test_what_an_earlier_release_left_is_migrated_and_goes_on(old: Old) -> None:
+async def test_a_database_of_an_earlier_release_is_migrated_and_works(old: Old) -> None:
     async with opened(old.url, sweep=False) as house:
         runs = await house.history.runs(DEFAULT_ACTOR, RunFilter(), Page(limit=100, order="asc"))
         assert [run.id for run in runs][-3:] == [old.waiting, old.running, old.queued]
@@ -72,7 +72,7 @@ async def test_what_an_earlier_release_left_is_migrated_and_goes_on(old: Old) ->
         assert (await house.finished(old.conversation, "thanks")).stop_reason == "end_turn"
 
 
-async def test_a_run_that_an_earlier_release_died_in_is_taken_over(old: Old) -> None:
+async def test_a_run_in_which_an_earlier_release_crashed_is_taken_over(old: Old) -> None:
     async with opened(old.url) as house:
         await house.records(old.running)
         lost = await house.history.run(DEFAULT_ACTOR, old.running)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
-from holdfast.storage.database import make_engine
-from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.run_listing import list_runs
-from holdfast.storage.tables import run_kinds, run_tools, runs
+from holdfast.ports.stores.history_store import RunFilter
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.run_listing.list_runs import list_runs
+from holdfast.storage.schema.record_tables import run_kinds, run_tools, runs
+from holdfast.storage.sql.database import make_engine
 from storage.run_rows import NOW, Row, fill
 
 

@@ -14,12 +14,12 @@ import pytest
 from sqlalchemy import Connection, event
 
 from database_fixture import migrated
-from holdfast.ports.history import RunFilter
 from holdfast.ports.paging import Page
-from holdfast.storage import run_percentile, run_plan
-from holdfast.storage.database import make_engine
-from holdfast.storage.people import DEFAULT_ACTOR
-from holdfast.storage.run_listing import list_runs
+from holdfast.ports.stores.history_store import RunFilter
+from holdfast.storage.records.organizations import DEFAULT_ACTOR
+from holdfast.storage.run_listing import percentile, query_plan
+from holdfast.storage.run_listing.list_runs import list_runs
+from holdfast.storage.sql.database import make_engine
 from storage.run_rows import COUNT, NOW, OTHER_ORG, Row, fill
 
 MINE = f"agent-{DEFAULT_ACTOR.org_id}-1"
@@ -91,9 +91,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         "dearest": lambda cost, way: -cost,
     }
     if (changed := costs.get(request.param)) is not None:
-        honest = run_plan.Look.cost_us
+        honest = query_plan.Look.cost_us
         dishonest = lambda look, lane, way, limit: changed(honest(look, lane, way, limit), way)  # noqa: E731
-        monkeypatch.setattr(run_plan.Look, "cost_us", dishonest)
+        monkeypatch.setattr(query_plan.Look, "cost_us", dishonest)
 
 
 def by(order_by: str) -> Callable[[Row], Any]:
@@ -198,9 +198,9 @@ DRAWN_FROM = 6_400
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some thousands of runs count as very many."""
-    monkeypatch.setattr(run_percentile, "COUNTED_MS", 0)
-    monkeypatch.setattr(run_percentile, "COUNTABLE", 64)
-    monkeypatch.setattr(run_percentile, "ENOUGH_SEEN", 0)
+    monkeypatch.setattr(percentile, "COUNTED_MS", 0)
+    monkeypatch.setattr(percentile, "COUNTABLE", 64)
+    monkeypatch.setattr(percentile, "ENOUGH_SEEN", 0)
 
 
 @pytest.mark.usefixtures("large")
@@ -208,7 +208,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_percentile_of_very_many_is_that_of_some(
     database_url: str, monkeypatch: pytest.MonkeyPatch, many_seen: int, below: str
 ) -> None:
-    monkeypatch.setattr(run_percentile, "MANY_SEEN", many_seen)
+    monkeypatch.setattr(percentile, "MANY_SEEN", many_seen)
     engine, tried = make_engine(database_url), 0
     with engine.begin() as connection:
         rows = fill(connection, DRAWN_FROM)
@@ -234,8 +234,8 @@ def test_a_percentile_of_very_many_is_that_of_some(
 
 
 def test_where_too_few_were_drawn_all_are_counted(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_percentile, "COUNTED_MS", 0)
-    monkeypatch.setattr(run_percentile, "COUNTABLE", 0)
+    monkeypatch.setattr(percentile, "COUNTED_MS", 0)
+    monkeypatch.setattr(percentile, "COUNTABLE", 0)
     engine = make_engine(database_url)
     with engine.begin() as connection:
         durations = sorted(

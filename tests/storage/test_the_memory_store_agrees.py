@@ -1,8 +1,8 @@
-"""The store of the simulator does not lie: whole histories, call by call, get the same answers from a real database.
+"""The simulator's in-memory store behaves like SQLite and Postgres: recorded calls get the same results from all.
 
-A history is played on the memory store and every call to it is recorded with its answer. The same calls, at the same
-moments, are then made to SQLite and Postgres; each answer must be equal, each refusal of the same kind. So what the
-simulator proves of the engine over its store holds over the real ones.
+A history is played on the in-memory store, and every call to it is recorded with its result. The same calls, at the
+same times, are then made to SQLite and Postgres; each result must be equal, and each error of the same class. So what
+the simulator proves about the engine holds with the real stores.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, insert, select, update
 
-from holdfast.ports.approvals import Due
-from holdfast.ports.runs import Situation
-from holdfast.storage.approvals import SqlApprovals
-from holdfast.storage.conversations import insert_conversation
-from holdfast.storage.database import Database
-from holdfast.storage.rows import to_row
-from holdfast.storage.run_store import SqlRunStore
-from holdfast.storage.tables import agent_blocks, agent_tools, agents, blocks, organizations, tools
+from holdfast.ports.stores.approval_store import Due
+from holdfast.ports.stores.run_store import Snapshot
+from holdfast.storage.records.approval_store import SqlApprovals
+from holdfast.storage.records.conversation_store import insert_conversation
+from holdfast.storage.runs.audit_check import verify
+from holdfast.storage.runs.run_store import SqlRunStore
+from holdfast.storage.schema.record_tables import agent_blocks, agent_tools, agents, blocks, organizations, tools
+from holdfast.storage.sql.database import Database
+from holdfast.storage.sql.rows import to_row
 from holdfast.testing.clock import FakeClock
-from holdfast.testing.simulator.history import History
-from holdfast.testing.simulator.many import quietly
-from holdfast.testing.simulator.play import played
-from holdfast.testing.simulator.wire import Carried
-from holdfast.testing.simulator.world import ORG
+from simulator.history import History
+from simulator.many import quietly
+from simulator.play import played
+from simulator.wire import Carried
+from simulator.world import ORG
 
 SEEDS = [3, 37, 42, 55, 91, 154, 479, 1212, 1976, 2436, 2459, 2960, 3247]
 
 
-class ToldTime(FakeClock):
-    """The moment at which the recorded call was carried out."""
+class RecordedTime(FakeClock):
+    """A clock that shows the time of the recorded call."""
 
     moment: datetime
 
@@ -41,8 +42,8 @@ class ToldTime(FakeClock):
         return self.moment
 
 
-def move_in(connection: Connection, history: History) -> None:
-    """The agents, tools and conversations that the history begins with."""
+def insert_opening(connection: Connection, history: History) -> None:
+    """Insert the agents, tools and conversations that the history begins with."""
     first = history.opening[0][0]
     connection.execute(insert(organizations), {"id": ORG, "name": ORG, "created_at": first.agent.created_at})
     for tool in first.tools:
@@ -64,7 +65,7 @@ def set_block(connection: Connection, agent_id: str, value: str) -> None:
     connection.execute(update(blocks).where(blocks.c.id.in_(mine)).values(value=value))
 
 
-async def answer_of(database: Database, clock: ToldTime, done: Carried) -> Any:
+async def result_of(database: Database, clock: RecordedTime, done: Carried) -> Any:
     clock.moment = done.now
     if done.name == "set_block":
         await database.write(set_block, *done.args)
@@ -76,34 +77,36 @@ async def answer_of(database: Database, clock: ToldTime, done: Carried) -> Any:
         return type(error)
 
 
-def comparable(answer: Any) -> Any:
-    """Without what each store makes up for itself, and with sequences as tuples."""
-    match answer:
-        case Situation():
-            kept = tuple(replace(allowance, id="") for allowance in answer.allowances)
-            blocks_now = tuple(replace(block, updated_at=block.created_at) for block in answer.blocks)
-            return replace(answer, allowances=kept, blocks=blocks_now)
+def comparable(result: Any) -> Any:
+    """The result without ids and times that each store generates itself, and with sequences as tuples."""
+    match result:
+        case Snapshot():
+            kept = tuple(replace(allowance, id="") for allowance in result.allowances)
+            blocks_now = tuple(replace(block, updated_at=block.created_at) for block in result.blocks)
+            return replace(result, allowances=kept, blocks=blocks_now)
         case Due():
-            return replace(answer, approval_id="")
+            return replace(result, approval_id="")
         case list() | tuple():
-            return tuple(comparable(item) for item in answer)
+            return tuple(comparable(item) for item in result)
         case _:
-            return answer
+            return result
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_every_call_of_a_history_is_answered_alike(database_url: str, seed: int) -> None:
+async def test_every_call_of_a_history_has_the_same_result(database_url: str, seed: int) -> None:
     recorded: list[Carried] = []
     with quietly():
         history, told = played(seed, record=recorded)
     assert told.broken is None
-    clock = ToldTime()
+    clock = RecordedTime()
     database = Database(database_url)
     try:
-        await database.write(move_in, history)
+        await database.write(insert_opening, history)
         for number, done in enumerate(recorded):
-            said = comparable(await answer_of(database, clock, done))
+            actual = comparable(await result_of(database, clock, done))
             expected = comparable(type(done.error) if done.error is not None else done.answer)
-            assert said == expected, f"call {number} of seed {seed}: {done.name}{done.args}"
+            assert actual == expected, f"call {number} of seed {seed}: {done.name}{done.args}"
+        audited = await database.read(verify)
+        assert audited.holds, audited
     finally:
         database.close()

@@ -1,4 +1,4 @@
-"""What one transaction is, at its edges: reads see one state, a rolled-back batch serves nobody, rows wait in turn."""
+"""Edge cases of transactions: consistent reads, batches that are rolled back, locks, and deletes at the same time."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sqlalchemy import Connection, delete, func, insert, select, text
 from sqlalchemy.exc import OperationalError
 
 from engine.house import opened
+from holdfast.core.conversation.messages import Approval
 from holdfast.core.errors import Conflict, ConversationBusy, NotFound, StorageDown
-from holdfast.core.messages import Approval
 from holdfast.core.records import Conversation
-from holdfast.ports.history import MessageScope
 from holdfast.ports.paging import Page
-from holdfast.storage.conversations import reset
-from holdfast.storage.database import Database
-from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
-from holdfast.storage.tables import agents, conversations, organizations
+from holdfast.ports.stores.history_store import MessageScope
+from holdfast.storage.records.conversation_store import reset
+from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.schema.record_tables import agents, conversations, organizations
+from holdfast.storage.sql.database import Database
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Hang, Say
 
 
-async def test_a_read_sees_one_state_however_many_statements_it_has(database_url: str) -> None:
+async def test_a_read_sees_one_snapshot_however_many_statements_it_has(database_url: str) -> None:
     database = Database(database_url)
     now = FakeClock().now()
     await database.write(ensure_default, now)
@@ -47,8 +47,8 @@ async def test_a_read_sees_one_state_however_many_statements_it_has(database_url
     database.close()
 
 
-async def test_when_sqlite_undoes_the_whole_transaction_nobody_in_the_batch_was_served(tmp_path: Path) -> None:
-    """As it may on a full disk. Before, those ahead of the failing one were told that they were written."""
+async def test_when_sqlite_rolls_back_the_whole_transaction_every_job_of_the_batch_fails(tmp_path: Path) -> None:
+    """As SQLite may on a full disk. The jobs before the failing one were once reported as written."""
     database = Database(f"sqlite:///{tmp_path}/one.db")
     await database.write(lambda connection: connection.execute(text("CREATE TABLE kept (n INTEGER)")) and None)
     waiting, busy = threading.Event(), threading.Event()
@@ -61,7 +61,7 @@ async def test_when_sqlite_undoes_the_whole_transaction_nobody_in_the_batch_was_
         return lambda connection: connection.execute(text("INSERT INTO kept VALUES (:n)"), {"n": number}) and None
 
     def full(connection: Connection) -> None:
-        connection.connection.rollback()  # what SQLite does by itself
+        connection.connection.rollback()  # as SQLite does by itself
         raise OperationalError("INSERT", {}, Exception("database or disk is full"))
 
     holding = asyncio.create_task(database.write(hold))
@@ -77,7 +77,7 @@ async def test_when_sqlite_undoes_the_whole_transaction_nobody_in_the_batch_was_
     database.close()
 
 
-async def test_a_reset_waits_for_a_run_that_is_just_being_accepted(database_url: str) -> None:
+async def test_a_reset_waits_for_a_run_that_is_being_accepted(database_url: str) -> None:
     if database_url.startswith("sqlite"):
         pytest.skip("SQLite has one writer")
     async with opened(database_url) as house:
@@ -108,7 +108,7 @@ async def test_a_reset_waits_for_a_run_that_is_just_being_accepted(database_url:
             await resetting
 
 
-async def test_changing_a_conversation_does_not_turn_back_its_last_message(database_url: str) -> None:
+async def test_changing_a_conversation_keeps_its_last_message_time(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent()
         old = await house.conversations.get(DEFAULT_ACTOR, conversation)
@@ -127,11 +127,11 @@ async def test_a_fork_keeps_what_it_has_compacted_when_its_source_is_reset(datab
             house.model.script(Say(f"answer {number}"))
             await house.finished(source, f"question {number}")
         old = await house.conversations.get(DEFAULT_ACTOR, source)
-        system = (await house.wiring.store.situation(source)).context[0]  # type: ignore[index]
+        system = (await house.deps.store.situation(source)).context[0]  # type: ignore[index]
         fork = replace(old, id="conv-fork", is_default=False)
         await house.conversations.fork(old, fork, replace(system, id="message-fork", conversation_id=fork.id), None)
         house.model.script(Say("a summary"))
-        await house.upkeep.compact(fork.id, None)
+        await house.maintenance.compact(fork.id, None)
         before = await house.kinds(fork.id)
         await house.conversations.reset(source)
         assert await house.kinds(fork.id) == before
@@ -154,14 +154,14 @@ async def test_a_run_cannot_be_deleted_while_its_turn_waits_for_another_answer(d
         assert len(await house.history.messages(DEFAULT_ACTOR, scope, Page())) == 1
 
 
-async def test_messages_of_a_conversation_that_is_gone_are_not_told(database_url: str) -> None:
-    """The ancestor that a reset leaves to its forks is nobody's conversation."""
+async def test_the_hidden_ancestor_of_a_reset_is_not_listed(database_url: str) -> None:
+    """A reset moves messages that forks share to an ancestor that is marked as deleted."""
     async with opened(database_url) as house:
         source = await house.agent()
         house.model.script(Say("answer"))
         await house.finished(source)
         old = await house.conversations.get(DEFAULT_ACTOR, source)
-        system = (await house.wiring.store.situation(source)).context[0]  # type: ignore[index]
+        system = (await house.deps.store.situation(source)).context[0]  # type: ignore[index]
         fork = replace(old, id="conv-fork", is_default=False)
         await house.conversations.fork(old, fork, replace(system, id="message-fork", conversation_id=fork.id), None)
         await house.conversations.reset(source)
@@ -173,16 +173,16 @@ async def test_messages_of_a_conversation_that_is_gone_are_not_told(database_url
         assert len(await house.database.read(lambda c: list(c.execute(gone).scalars()))) == 1
 
 
-async def test_a_message_to_an_agent_that_is_deleted_meanwhile_finds_nobody(database_url: str) -> None:
-    """Not the database's words about keys."""
+async def test_a_message_to_an_agent_that_is_deleted_meanwhile_raises_not_found(database_url: str) -> None:
+    """And not the database's own error about foreign keys."""
     async with opened(database_url) as house:
         conversation = await house.agent()
-        begin = house.wiring.store.begin
+        begin = house.deps.store.begin
 
         async def after_the_delete(*given: object) -> None:
             await house.database.write(lambda connection: connection.execute(delete(agents)).rowcount)
             await begin(*given)  # type: ignore[arg-type]
 
-        house.wiring.store.begin = after_the_delete  # type: ignore[method-assign, assignment]
+        house.deps.store.begin = after_the_delete  # type: ignore[method-assign, assignment]
         with pytest.raises(NotFound, match="deleted meanwhile"):
             await house.start(conversation)

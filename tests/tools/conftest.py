@@ -1,7 +1,8 @@
-"""Toolboxes for the tests, in each tier that this machine can have; closing one is part of every test.
+"""Toolboxes for the tests, in each tier that this machine supports. Every test also checks that closing one leaves no
+files.
 
-Tier B is chosen by force: it is what a server finds in a plain container. As root it needs an interpreter that another
-user can execute; one under /root is none, and the system's own takes its place.
+Tier B is forced: it is what a server detects in a plain container. As root it needs an interpreter that another user
+can execute; if ours is under /root, the system's own is used.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Any
 import pytest
 
 from denied import python_for_everyone
-from holdfast.tools.cage import Tier
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.inside.confinement import Tier
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
 from .processes import make_toolbox
 
 
 @functools.cache
-def means_of(tier: Tier) -> dict[str, Any]:
-    """What a toolbox of this tier is made with. Skips the test if this machine cannot have the tier."""
+def options_for(tier: Tier) -> dict[str, Any]:
+    """The options of a toolbox of this tier. Skips the test if this machine does not support the tier."""
     python = sys.executable if tier == "A" else python_for_everyone()
     if python is None:
         pytest.skip("there is no Python here that an unprivileged user can run, which tier B needs")
@@ -39,7 +40,7 @@ def tier(request: pytest.FixtureRequest) -> Tier:
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """A folder that another user can pass through, which pytest's own are not."""
+    """A folder that other users can pass through, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="holdfast-test-") as name:
         made = Path(name)
         made.chmod(0o711)
@@ -48,11 +49,11 @@ def scratch() -> Iterator[Path]:
 
 @pytest.fixture
 async def toolbox(tier: Tier, scratch: Path) -> AsyncIterator[ProcessToolbox]:
-    made = make_toolbox(scratch_root=scratch, **means_of(tier))
+    made = make_toolbox(scratch_root=scratch, **options_for(tier))
     found = await made.isolation()
     if not found.runs:
         await made.close()
-        pytest.skip(f"tier {tier} cannot be had here: {found.why_not}")
+        pytest.skip(f"tier {tier} is not available here: {found.why_not}")
     yield made
     await made.close()
     assert os.listdir(scratch) == []

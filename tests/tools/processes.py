@@ -1,7 +1,7 @@
-"""What the executor's tests share: a short way to run a source, and a look at which processes are alive.
+"""Helpers for the sandbox tests: run a source in a short way, and find out which processes are alive.
 
-Where the operating system gives no event (a process of somebody else's has died), `until` looks again and again up
-to a deadline; nothing else waits by the clock.
+Where the operating system sends no event (an unrelated process has died), `until` polls up to a deadline; nothing else
+waits by the clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.ports.toolbox import ToolJob, ToolLimits, ToolOutcome
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
 
 def make_toolbox(**means: Any) -> ProcessToolbox:
@@ -37,15 +37,15 @@ async def run(
 
 
 async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Look until it holds; fail at the deadline."""
+    """Poll until the condition holds; fail at the deadline."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.002)
 
 
-def named(mark: str) -> list[int]:
-    """The living processes of this name on the whole machine, however they are hidden from each other."""
+def processes_named(mark: str) -> list[int]:
+    """The living processes with this name on the whole machine, whatever pid namespace they are in."""
     found = []
     for entry in os.listdir("/proc"):
         with contextlib.suppress(OSError):
@@ -63,8 +63,8 @@ def alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-def a_mark() -> str:
-    """A process name that nobody else has."""
+def unique_process_name() -> str:
+    """A process name that no other process has."""
     return f"hf{uuid.uuid4().hex[:10]}"
 
 
@@ -77,7 +77,7 @@ def max_descriptor() -> int:
     return max(int(name) for name in os.listdir("/proc/self/fd"))
 
 
-# Ten grandchildren, each orphaned at once and, where it may, in a session of its own; each takes the mark as its name.
+# Ten grandchildren, each orphaned at once and, where allowed, in its own session; each takes the mark as its name.
 ESCAPERS = """
 import ctypes, os, time
 def tool(mark: str, then: str) -> str:

@@ -1,7 +1,5 @@
-"""Tools that want files: the server's, the system's, other calls'; and tools that fill the disk.
-
-The numbers in the names of `tests/tools/test_attacks_*` are those of the list of attacks that the sandbox was built
-against; each runs in tiers A and B.
+"""Tools that try to read or change files of the server, the system or other calls, or to fill the disk; in tiers A and
+B.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
-from .processes import ESCAPERS, a_mark, named, run, until
+from .processes import ESCAPERS, processes_named, run, unique_process_name, until
 
 TRY_TO_READ = """
 import os
@@ -41,7 +39,7 @@ async def tried(toolbox: ProcessToolbox, paths: list[str]) -> dict[str, str]:
     return found
 
 
-async def test_1_files_of_the_server_and_of_the_system_cannot_be_read(toolbox: ProcessToolbox) -> None:
+async def test_files_of_the_server_and_of_the_system_cannot_be_read(toolbox: ProcessToolbox) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         database = Path(folder) / "holdfast.db"
         database.write_text("agents")
@@ -54,14 +52,14 @@ async def test_1_files_of_the_server_and_of_the_system_cannot_be_read(toolbox: P
     assert {path: what for path, what in found.items() if what not in REFUSED} == {}
 
 
-async def test_1_an_installed_server_is_hidden_among_the_packages(toolbox: ProcessToolbox, scratch: Path) -> None:
-    """As where `pip install` has put Holdfast beside the libraries that tools may import."""
+async def test_an_installed_server_is_hidden_among_the_packages(toolbox: ProcessToolbox, scratch: Path) -> None:
+    """As after `pip install`, which puts Holdfast beside the libraries that tools may import."""
     packages = scratch.with_name(scratch.name + "-packages")
     (packages / "holdfast").mkdir(parents=True)
     (packages / "library").mkdir()
     (packages / "holdfast/secret.py").write_text("KEY = 1")
     (packages / "library/__init__.py").write_text("here = True")
-    means = toolbox.fork_servers[0].cage
+    means = toolbox.fork_servers[0].confinement
     own = ProcessToolbox(
         scratch_root=scratch,
         tiers=(means.tier,),
@@ -85,7 +83,7 @@ def tool():
     await own.close()
 
 
-async def test_2_the_environment_holds_what_was_declared(
+async def test_the_environment_holds_what_was_declared(
     toolbox: ProcessToolbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_PASSWORD", "sesame-sesame")
@@ -94,7 +92,7 @@ async def test_2_the_environment_holds_what_was_declared(
     assert set(seen) == {"PATH", "LANG", "HOME", "TMPDIR", "MINE", "HOLDFAST_IDEMPOTENCY_KEY"}
 
 
-async def test_3_no_other_process_can_be_looked_into(toolbox: ProcessToolbox) -> None:
+async def test_no_other_process_can_be_looked_into(toolbox: ProcessToolbox) -> None:
     source = """
 import os
 def tool(server: int) -> list:
@@ -135,21 +133,21 @@ def tool(where: str, how: str) -> str:
 
 @pytest.mark.parametrize("how", ["bytes", "files"])
 @pytest.mark.parametrize("where", ["cwd", "tmp", "literal tmp", "shm"])
-async def test_8_a_disk_is_filled_to_the_quota_only(toolbox: ProcessToolbox, where: str, how: str) -> None:
+async def test_a_disk_is_filled_to_the_quota_only(toolbox: ProcessToolbox, where: str, how: str) -> None:
     before = os.statvfs("/").f_bfree * os.statvfs("/").f_frsize
     outcome = await run(toolbox, FILL, {"where": where, "how": how})
-    told = str(outcome.content)
-    if toolbox.fork_servers[0].cage.tier == "A":
-        assert "No space left on device" in told
-        assert int(told.split()[-1]) < (68 if how == "bytes" else 8192)
+    content = str(outcome.content)
+    if toolbox.fork_servers[0].confinement.tier == "A":
+        assert "No space left on device" in content
+        assert int(content.split()[-1]) < (68 if how == "bytes" else 8192)
     elif where in ("cwd", "tmp"):
-        assert "wrote more than 67108864 bytes, or too many files" in told
-    else:  # no such place in tier B
-        assert "Permission denied after 0" in told
+        assert "wrote more than 67108864 bytes, or too many files" in content
+    else:  # the path does not exist in tier B
+        assert "Permission denied after 0" in content
     assert before - os.statvfs("/").f_bfree * os.statvfs("/").f_frsize < 2**30
 
 
-async def test_17_packages_and_the_interpreter_cannot_be_changed(toolbox: ProcessToolbox) -> None:
+async def test_packages_and_the_interpreter_cannot_be_changed(toolbox: ProcessToolbox) -> None:
     source = """
 import os, sys, sysconfig
 def tool() -> list:
@@ -167,7 +165,7 @@ def tool() -> list:
     assert json.loads(str((await run(toolbox, source)).content)) == []
 
 
-async def test_18_nothing_is_left_for_another_call(toolbox: ProcessToolbox) -> None:
+async def test_nothing_is_left_for_another_call(toolbox: ProcessToolbox) -> None:
     leave = """
 import os, socket
 def tool():
@@ -197,12 +195,12 @@ def tool(before: str) -> list:
     assert json.loads(str((await run(toolbox, look, {"before": before})).content)) == []
 
 
-async def test_18_a_call_cannot_look_into_one_that_runs_beside_it(toolbox: ProcessToolbox) -> None:
-    """In tier B scratch folders are on one disk, and where the server is not root, of one user."""
-    mark = a_mark()
+async def test_a_call_cannot_look_into_one_that_runs_beside_it(toolbox: ProcessToolbox) -> None:
+    """In tier B all scratch folders are on one disk, and belong to one user if the server is not root."""
+    mark = unique_process_name()
     beside = asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}))
-    await until(lambda: len(named(mark)) == 10)
-    scratch = toolbox.fork_servers[0].cage.scratch
+    await until(lambda: len(processes_named(mark)) == 10)
+    scratch = toolbox.fork_servers[0].confinement.scratch
     folders = [f"{scratch}/{name}/work" for name in os.listdir(scratch)] if scratch else []
     found = await tried(toolbox, [scratch or "/nowhere", *folders])
     beside.cancel()

@@ -1,4 +1,4 @@
-"""Tools that want processes, memory, time or rights that they were not given, and tools that will not die."""
+"""Tools that try to get processes, memory, time or rights beyond their limits, and tools that resist being killed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import time
 
 import pytest
 
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
-from .processes import ESCAPERS, a_mark, named, run, until
+from .processes import ESCAPERS, processes_named, run, unique_process_name, until
 
 ONE = "def tool():\n    return 1"
 
 
-async def test_6_a_fork_bomb_stops_at_its_cap_and_costs_nobody_else_a_process(toolbox: ProcessToolbox) -> None:
-    mark = a_mark()
+async def test_a_fork_bomb_stops_at_its_limit_and_other_calls_can_still_fork(toolbox: ProcessToolbox) -> None:
+    mark = unique_process_name()
     bomb = f"""
 import ctypes, os, time
 def tool():
@@ -30,22 +30,22 @@ def tool():
             time.sleep(0.05)
 """
     call = asyncio.create_task(run(toolbox, bomb, limits={"processes": 20}))
-    await until(lambda: len(named(mark)) >= 15)
+    await until(lambda: len(processes_named(mark)) >= 15)
     assert (await run(toolbox, ONE)).content == "1"
-    assert len(named(mark)) <= 20
+    assert len(processes_named(mark)) <= 20
     call.cancel()
     await asyncio.wait([call])
-    assert named(mark) == []
+    assert processes_named(mark) == []
 
 
-async def test_7_a_process_that_wants_four_gigabytes_gets_an_error(toolbox: ProcessToolbox) -> None:
+async def test_a_process_that_wants_four_gigabytes_gets_an_error(toolbox: ProcessToolbox) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = await run(toolbox, "def tool():\n    return len(bytearray(4 * 1024**3))")
     assert "MemoryError" in str(outcome.content)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 
 
-async def test_7_many_processes_that_want_200_megabytes_each_are_ended(toolbox: ProcessToolbox) -> None:
+async def test_many_processes_that_want_200_megabytes_each_are_ended(toolbox: ProcessToolbox) -> None:
     source = """
 import os, time
 def tool():
@@ -69,7 +69,7 @@ def tool():
         "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)",
     ],
 )
-async def test_9_whatever_does_not_end_is_killed_at_its_time(toolbox: ProcessToolbox, line: str) -> None:
+async def test_whatever_does_not_end_is_killed_at_its_time(toolbox: ProcessToolbox, line: str) -> None:
     await run(toolbox, ONE)
     began = time.monotonic()
     outcome = await run(toolbox, f"import os, signal, time\ndef tool():\n    {line}", limits={"wall_seconds": 0.5})
@@ -77,33 +77,33 @@ async def test_9_whatever_does_not_end_is_killed_at_its_time(toolbox: ProcessToo
     assert time.monotonic() - began < 1.5  # 0.6 on a quiet machine; `python -m bench sandbox` measures it
 
 
-async def test_10_a_cancel_reaches_whatever_was_forked_twice_into_other_sessions(toolbox: ProcessToolbox) -> None:
-    mark = a_mark()
+async def test_a_cancel_reaches_whatever_was_forked_twice_into_other_sessions(toolbox: ProcessToolbox) -> None:
+    mark = unique_process_name()
     call = asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}))
-    await until(lambda: len(named(mark)) == 10)
+    await until(lambda: len(processes_named(mark)) == 10)
     call.cancel()
     await asyncio.wait([call])
-    assert named(mark) == []
+    assert processes_named(mark) == []
 
 
-async def test_11_a_tool_that_leaves_a_daemon_is_answered_at_once_and_the_daemon_is_dead(
+async def test_a_tool_that_leaves_a_daemon_is_answered_at_once_and_the_daemon_is_dead(
     toolbox: ProcessToolbox,
 ) -> None:
-    mark = a_mark()
+    mark = unique_process_name()
     began = time.monotonic()
     outcome = await run(toolbox, ESCAPERS, {"mark": mark, "then": "return"})
     assert outcome.content == "left them behind"
     assert time.monotonic() - began < 5
-    assert named(mark) == []
+    assert processes_named(mark) == []
 
 
-# 12, the server killed outright, is in test_process_endings.
+# The attack in which the server is killed outright is in test_process_endings.
 
 
 @pytest.mark.parametrize(
     "line", ["os.closerange(0, 256); os._exit(0)", "os._exit(0)", "ctypes.string_at(0)", "os.abort()"]
 )
-async def test_15_a_tool_that_breaks_itself_has_no_result_and_the_next_call_is_fine(
+async def test_a_tool_that_breaks_itself_has_no_result_and_the_next_call_is_fine(
     toolbox: ProcessToolbox, line: str
 ) -> None:
     outcome = await run(toolbox, f"import ctypes, os\ndef tool():\n    {line}")
@@ -159,7 +159,7 @@ def tool(server: int) -> dict:
 """
 
 
-async def test_19_and_20_no_rights_can_be_had(toolbox: ProcessToolbox) -> None:
+async def test_and_20_no_rights_can_be_had(toolbox: ProcessToolbox) -> None:
     outcome = await run(toolbox, RIGHTS, {"server": os.getpid()})
     said = json.loads(str(outcome.content))
     uid, capabilities = said.pop("uid"), said.pop("capabilities")
@@ -170,7 +170,7 @@ async def test_19_and_20_no_rights_can_be_had(toolbox: ProcessToolbox) -> None:
         assert said[what] == "Operation not permitted", what
 
 
-async def test_20_a_new_namespace_cannot_be_had_by_clone_either(toolbox: ProcessToolbox) -> None:
+async def test_a_new_namespace_cannot_be_had_by_clone_either(toolbox: ProcessToolbox) -> None:
     source = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""Tools that want the network: what is inside stays out of reach by every way, and the public way out is a proxy."""
+"""Tools that try to reach the network: private addresses are unreachable, and public ones only through the proxy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.outbound.resolving import GuardedAddresses
-from holdfast.tools.cage import Network, Tier
-from holdfast.tools.process import ProcessToolbox
+from holdfast.outbound.guarded_resolver import GuardedAddresses
+from holdfast.tools.inside.confinement import Network, Tier
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
-from .conftest import means_of
+from .conftest import options_for
 from .processes import run
 
 INSIDE = """
@@ -68,7 +68,7 @@ def tool(port: int) -> dict:
 
 @pytest.fixture
 async def inside() -> AsyncIterator[int]:
-    """A server on this machine that a tool must not reach; gives its port."""
+    """The port of a server on this machine that a tool must not reach."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -83,10 +83,10 @@ async def inside() -> AsyncIterator[int]:
 
 @pytest.fixture(params=["public", "none"])
 async def bounded(request: pytest.FixtureRequest, tier: Tier, scratch: Path) -> AsyncIterator[ProcessToolbox]:
-    """A toolbox with the network policy that is the default, and with none."""
+    """A toolbox with the default network policy, and with none."""
     network: Network = request.param
     resolve = GuardedAddresses(allow_private=False).addresses
-    made = ProcessToolbox(scratch_root=scratch, network=network, resolve=resolve, **means_of(tier))
+    made = ProcessToolbox(scratch_root=scratch, network=network, resolve=resolve, **options_for(tier))
     found = await made.isolation()
     if not found.runs:
         pytest.skip(f"tier {tier} cannot be had here: {found.why_not}")
@@ -94,12 +94,10 @@ async def bounded(request: pytest.FixtureRequest, tier: Tier, scratch: Path) -> 
     await made.close()
 
 
-async def test_4_and_5_nothing_inside_can_be_reached_by_any_kind_of_socket(
-    bounded: ProcessToolbox, inside: int
-) -> None:
+async def test_and_5_nothing_inside_can_be_reached_by_any_kind_of_socket(bounded: ProcessToolbox, inside: int) -> None:
     outcome = await run(bounded, INSIDE, {"port": inside})
     said = json.loads(str(outcome.content))
-    assert said.pop("pair") == 2  # a pair is not a way out, and asyncio needs it
+    assert said.pop("pair") == 2  # a socket pair does not leave the process, and asyncio needs it
     by_url = {said.pop(url) for url in [name for name in said if name.startswith("http")]}
     assert by_url <= {"403", "502", "unreachable"}
     assert set(said.values()) == {"Permission denied"}
@@ -113,7 +111,7 @@ async def allowed(host: str, _port: int) -> list[str]:
 
 @pytest.fixture
 async def with_a_way_out(tier: Tier, scratch: Path) -> AsyncIterator[ProcessToolbox]:
-    made = ProcessToolbox(scratch_root=scratch, network="public", resolve=allowed, **means_of(tier))
+    made = ProcessToolbox(scratch_root=scratch, network="public", resolve=allowed, **options_for(tier))
     found = await made.isolation()
     if not found.runs or found.network != "public":
         pytest.skip(f"tier {tier} with a bounded network cannot be had here: {found}")
@@ -135,7 +133,7 @@ def tool(port: int) -> list:
     assert json.loads(str(outcome.content)) == ["inside", "inside"]
 
 
-async def test_what_the_proxy_refuses_is_told_with_the_reason(with_a_way_out: ProcessToolbox, inside: int) -> None:
+async def test_a_refusal_of_the_proxy_gives_the_reason(with_a_way_out: ProcessToolbox, inside: int) -> None:
     source = """
 import socket, urllib.error, urllib.request, os
 def tool(port: int) -> list:
@@ -159,7 +157,7 @@ def tool(port: int) -> list:
 
 
 async def test_the_whole_network_is_there_only_if_it_was_asked_for(tier: Tier, scratch: Path, inside: int) -> None:
-    toolbox = ProcessToolbox(scratch_root=scratch, network="full", **means_of(tier))
+    toolbox = ProcessToolbox(scratch_root=scratch, network="full", **options_for(tier))
     source = "import urllib.request\ndef tool(port: int):\n    return urllib.request.urlopen(f'http://127.0.0.1:{port}/').read()"
     outcome = await run(toolbox, source, {"port": inside})
     await toolbox.close()

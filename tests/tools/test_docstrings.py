@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.tools.docstrings import read_docstring
+from holdfast.tools.schema.docstrings import read_docstring
 
 GOOGLE = """Sends a letter.
 

@@ -1,4 +1,4 @@
-"""Packages for tools: what may be asked for, and how an environment is built once, whole, and read-only."""
+"""Packages for tools: which requirements are allowed, and that an environment is built once, whole, and read-only."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import ClassVar
 import pytest
 
 from holdfast.ports.outbound import AddressRefused
-from holdfast.ports.requirements import requirement_text
-from holdfast.tools.cage import Tier
-from holdfast.tools.environments import CannotInstall, Environments, WithPackages, key_of
-from holdfast.tools.jailed import JailedCommand, JailedEnd
-from holdfast.tools.process import ProcessToolbox
+from holdfast.ports.package_requirements import requirement_text
+from holdfast.tools.inside.confinement import Tier
+from holdfast.tools.packages.confined_command import CommandResult, ConfinedCommand
+from holdfast.tools.packages.environments import Environments, InstallFailed, WithPackages, environment_key
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 from wheels import wheel
 
-from .conftest import means_of
+from .conftest import options_for
 from .processes import job
 
-# ---- what may be asked for ----------------------------------------------------------------------------------
+# ---- allowed requirements -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -85,32 +85,32 @@ def index(home: Path) -> str:
 
 
 class Installers:
-    """The toolbox's own jail, counting what it is asked."""
+    """Runs commands confined by the toolbox, and records them."""
 
     def __init__(self, toolbox: ProcessToolbox) -> None:
         self._toolbox = toolbox
-        self.commands: list[JailedCommand] = []
+        self.commands: list[ConfinedCommand] = []
 
-    async def __call__(self, command: JailedCommand) -> JailedEnd:
+    async def __call__(self, command: ConfinedCommand) -> CommandResult:
         self.commands.append(command)
-        return await self._toolbox.run_jailed(command)
+        return await self._toolbox.run_confined_command(command)
 
 
 @pytest.fixture
-def jail(toolbox: ProcessToolbox) -> Installers:
+def installers(toolbox: ProcessToolbox) -> Installers:
     return Installers(toolbox)
 
 
 @pytest.fixture
-async def environments(tier: Tier, home: Path, index: str, jail: Installers) -> AsyncIterator[Environments]:
-    made = Environments(home, jail, index=index, python=means_of(tier)["python"])
+async def environments(tier: Tier, home: Path, index: str, installers: Installers) -> AsyncIterator[Environments]:
+    made = Environments(home, installers, index=index, python=options_for(tier)["python"])
     yield made
     await made.close()
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """Where another user can pass through, as a data folder must be where tools run as another user."""
+    """A folder that other users can pass through, as a data folder must be where tools run as another user."""
     with tempfile.TemporaryDirectory(prefix="holdfast-environments-") as name:
         Path(name).chmod(0o711)
         yield Path(name) / "environments"
@@ -126,32 +126,32 @@ def tool():
 
 
 async def test_a_tool_imports_what_it_asked_for_and_each_version_has_its_own_place(
-    toolbox: ProcessToolbox, environments: Environments, jail: Installers
+    toolbox: ProcessToolbox, environments: Environments, installers: Installers
 ) -> None:
     ready = WithPackages(toolbox, environments)
     said: list[str] = []
     for version, expected in (("1.0", "at six"), ("2.0", "at seven"), ("1.0", "at six")):
         outcome = await ready.run(job(TURN, pip_requirements=(f"tides=={version}",), tell=said.append))
         assert (outcome.status, outcome.content) == ("success", expected)
-    assert len(jail.commands) == 2
+    assert len(installers.commands) == 2
     assert said == [f"Installing tides=={version} for the tool tool" for version in ("1.0", "2.0")]
-    assert (await toolbox.run(job(TURN))).status == "error"  # and nobody else sees them
+    assert (await toolbox.run(job(TURN))).status == "error"  # and other tools do not see them
 
 
 async def test_many_calls_at_once_wait_for_one_build(
-    toolbox: ProcessToolbox, environments: Environments, jail: Installers
+    toolbox: ProcessToolbox, environments: Environments, installers: Installers
 ) -> None:
     ready = WithPackages(toolbox, environments)
     outcomes = await asyncio.gather(*(ready.run(job(TURN, pip_requirements=("tides",))) for _ in range(8)))
     assert {outcome.content for outcome in outcomes} == {"at seven"}
-    assert len(jail.commands) == 1
+    assert len(installers.commands) == 1
 
 
-async def test_two_servers_on_one_folder_build_once(tier: Tier, home: Path, index: str, jail: Installers) -> None:
-    both = [Environments(home, jail, index=index, python=means_of(tier)["python"]) for _ in range(2)]
+async def test_two_servers_on_one_folder_build_once(tier: Tier, home: Path, index: str, installers: Installers) -> None:
+    both = [Environments(home, installers, index=index, python=options_for(tier)["python"]) for _ in range(2)]
     places = await asyncio.gather(*(one.install(("tides",)) for one in both))
     assert places[0] == places[1]
-    assert len(jail.commands) == 1
+    assert len(installers.commands) == 1
 
 
 async def test_an_environment_is_read_only_and_holds_nothing_but_packages(environments: Environments) -> None:
@@ -161,8 +161,8 @@ async def test_an_environment_is_read_only_and_holds_nothing_but_packages(enviro
     assert place.stat().st_mode & 0o222 == 0
 
 
-class Shelf(SimpleHTTPRequestHandler):
-    """A folder as an index that is asked over HTTP; remembers what it was asked for."""
+class IndexServer(SimpleHTTPRequestHandler):
+    """Serves a folder as a package index over HTTP, and records the requests."""
 
     asked: ClassVar[list[str]] = []
 
@@ -174,8 +174,8 @@ class Shelf(SimpleHTTPRequestHandler):
         pass
 
 
-async def test_packages_come_from_a_network_index_through_the_jails_proxy_and_from_nowhere_else(
-    toolbox: ProcessToolbox, tier: Tier, home: Path, index: str, jail: Installers
+async def test_packages_come_from_a_network_index_only_through_the_proxy(
+    toolbox: ProcessToolbox, tier: Tier, home: Path, index: str, installers: Installers
 ) -> None:
     names: list[str] = []
 
@@ -185,20 +185,20 @@ async def test_packages_come_from_a_network_index_through_the_jails_proxy_and_fr
             raise AddressRefused(f"{host} is not allowed.")
         return ["127.0.0.1"]
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Shelf, directory=index.removeprefix("file://"))) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(IndexServer, directory=index.removeprefix("file://"))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        python, port = means_of(tier)["python"], server.server_address[1]
+        python, port = options_for(tier)["python"], server.server_address[1]
         allowed, refused = (
-            Environments(home / host, jail, index=f"http://{host}.test:{port}", resolve=resolve, python=python)
+            Environments(home / host, installers, index=f"http://{host}.test:{port}", resolve=resolve, python=python)
             for host in ("packages", "elsewhere")
         )
         outcome = await WithPackages(toolbox, allowed).run(job(TURN, pip_requirements=("tides==2.0",)))
-        with pytest.raises(CannotInstall, match=r"tides==2\.0"):
+        with pytest.raises(InstallFailed, match=r"tides==2\.0"):
             await refused.install(("tides==2.0",))
         server.shutdown()
     await asyncio.gather(allowed.close(), refused.close())
     assert (outcome.status, outcome.content) == ("success", "at seven")
-    assert Shelf.asked[0].startswith("/tides")
+    assert IndexServer.asked[0].startswith("/tides")
     assert set(names) == {"packages.test", "elsewhere.test"}
 
 
@@ -222,13 +222,21 @@ def tool():
 async def test_what_cannot_be_installed_is_a_clear_error_and_leaves_nothing(
     toolbox: ProcessToolbox, environments: Environments, home: Path, requirement: str, says: str
 ) -> None:
-    with pytest.raises(CannotInstall, match=says):
+    with pytest.raises(InstallFailed, match=says):
         await WithPackages(toolbox, environments).run(job(TURN, pip_requirements=(requirement,)))
     assert [name for name in os.listdir(home) if not name.endswith(".lock")] == []
 
 
+async def test_environments_have_a_bound_together(environments: Environments, home: Path) -> None:
+    await environments.install(("tides==1.0",))
+    environments.max_bytes = 1
+    with pytest.raises(InstallFailed, match=f"more than 1 bytes .* can remove folders from {home}"):
+        await environments.install(("tides==2.0",))
+    assert (await environments.install(("tides==1.0",))).is_dir()
+
+
 async def test_what_a_crash_left_half_built_is_thrown_away(environments: Environments, home: Path) -> None:
-    left = home / f"{key_of(('tides',))}.building"
+    left = home / f"{environment_key(('tides',))}.building"
     left.mkdir(parents=True)
     (left / "rubbish").write_text("x")
     place = await environments.install(("tides",))
@@ -236,8 +244,8 @@ async def test_what_a_crash_left_half_built_is_thrown_away(environments: Environ
     assert not (place.parent / "rubbish").exists()
 
 
-async def test_a_caller_who_gives_up_does_not_stop_the_build_for_the_others(
-    environments: Environments, jail: Installers
+async def test_a_cancelled_call_does_not_cancel_the_build_for_the_others(
+    environments: Environments, installers: Installers
 ) -> None:
     first = asyncio.create_task(environments.install(("tides",)))
     await asyncio.sleep(0)
@@ -245,38 +253,38 @@ async def test_a_caller_who_gives_up_does_not_stop_the_build_for_the_others(
     await asyncio.sleep(0)
     first.cancel()
     assert (await second).is_dir()
-    assert len(jail.commands) == 1
+    assert len(installers.commands) == 1
 
 
 async def test_the_installer_gets_none_of_the_servers_environment(
-    environments: Environments, jail: Installers, monkeypatch: pytest.MonkeyPatch
+    environments: Environments, installers: Installers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-private")
     await environments.install(("tides",))
-    assert "sk-private" not in str(jail.commands)
-    assert "OPENAI_API_KEY" not in jail.commands[0].environment
+    assert "sk-private" not in str(installers.commands)
+    assert "OPENAI_API_KEY" not in installers.commands[0].environment
 
 
 async def test_without_uv_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.tools.environments.find_uv", lambda: None)
+    monkeypatch.setattr("holdfast.tools.packages.environments.find_uv", lambda: None)
 
-    async def never(_command: JailedCommand) -> JailedEnd:
+    async def never(_command: ConfinedCommand) -> CommandResult:
         raise AssertionError("nothing is run")
 
-    with pytest.raises(CannotInstall, match=r"holdfast\[packages\]"):
+    with pytest.raises(InstallFailed, match=r"holdfast-server\[packages\]"):
         await Environments(tmp_path, never).install(("tides",))
 
 
 async def test_waiting_for_packages_is_not_counted_into_the_tools_time(
-    toolbox: ProcessToolbox, environments: Environments, jail: Installers
+    toolbox: ProcessToolbox, environments: Environments, installers: Installers
 ) -> None:
     class Slow:
-        async def __call__(self, command: JailedCommand) -> JailedEnd:
-            end = await jail(command)
+        async def __call__(self, command: ConfinedCommand) -> CommandResult:
+            end = await installers(command)
             await asyncio.sleep(1.5)
             return end
 
-    environments._jail = Slow()
+    environments._run_confined = Slow()
     outcome = await WithPackages(toolbox, environments).run(
         job(TURN, pip_requirements=("tides",), limits={"wall_seconds": 1.4})
     )

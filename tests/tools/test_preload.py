@@ -1,11 +1,11 @@
-"""Which zygote a tool is forked from: told by its imports, and never more than a matter of time."""
+"""A tool's imports decide which zygote it is forked from, and that only affects speed."""
 
 from __future__ import annotations
 
 import pytest
 
-from holdfast.tools.preload import FULL, PLAIN, preload_for
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.sandbox.preload import FULL, PLAIN, preload_for
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
 from .processes import run
 
@@ -23,7 +23,7 @@ from .processes import run
         ("def tool():\n    import requests\n    return 1", FULL),
     ],
 )
-def test_only_tools_that_reach_far_get_the_full_zygote(source: str, expected: tuple[str, ...]) -> None:
+def test_only_tools_with_slow_imports_get_the_full_zygote(source: str, expected: tuple[str, ...]) -> None:
     assert preload_for(source) == expected
 
 
@@ -32,7 +32,7 @@ async def test_a_small_tool_carries_nothing_that_it_does_not_use(toolbox: Proces
     assert (await run(toolbox, held)).content == "[false, false, false, false]"
 
 
-async def test_a_module_that_nobody_foresaw_is_imported_as_ever(toolbox: ProcessToolbox) -> None:
+async def test_a_module_that_was_not_foreseen_is_imported_in_the_cell(toolbox: ProcessToolbox) -> None:
     hidden = "def tool():\n    return __import__('asyncio').run(__import__('asyncio').sleep(0, 'slept'))"
     assert preload_for(hidden) == PLAIN
     assert (await run(toolbox, hidden)).content == "slept"

@@ -1,4 +1,4 @@
-"""Tools in processes: what they get, what they give back, and what is told when they fail."""
+"""Tools in processes: what they receive, what they return, and the error when they fail."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.messages import Image, Text
-from holdfast.tools.process import ProcessToolbox
+from holdfast.core.conversation.messages import Image, Text
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
 from .processes import run
 
@@ -88,7 +88,7 @@ def tool():
         ("[{'type': 'image', 'source': {'type': 'base64', 'media_type': 'image/png', 'data': '??'}}]", "content part"),
     ],
 )
-async def test_a_result_that_cannot_be_told_is_a_clean_error(
+async def test_a_result_that_cannot_be_written_as_text_is_a_clean_error(
     toolbox: ProcessToolbox, expression: str, words: str
 ) -> None:
     source = f"""
@@ -119,7 +119,7 @@ def tool():
 
 @pytest.mark.parametrize("data", ["", "AAAA", "PHN2Zz4=", "??"])
 async def test_an_image_that_no_model_takes_is_an_error_of_the_tool(toolbox: ProcessToolbox, data: str) -> None:
-    """It would stay in the context, and the vendor would refuse every later turn."""
+    """It would stay in the context, and the provider would reject every later request."""
     source = f"""
 def tool():
     return {{"type": "image", "source": {{"type": "base64", "media_type": "image/png", "data": "{data}"}}}}
@@ -129,7 +129,7 @@ def tool():
     assert "neither a text nor a base64 image: PNG, JPEG, GIF or WebP" in str(outcome.content)
 
 
-async def test_an_exception_is_told_and_its_own_frames_are_in_stderr(toolbox: ProcessToolbox) -> None:
+async def test_an_exception_is_reported_and_its_own_frames_are_in_stderr(toolbox: ProcessToolbox) -> None:
     source = (
         "import json\ndef helper():\n    return json.loads('{')\ndef tool():\n    print('before')\n    return helper()"
     )

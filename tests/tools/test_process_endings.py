@@ -1,4 +1,4 @@
-"""How calls end: left-behind processes, cancels, killed fork servers, killed servers. Nothing stays alive or open."""
+"""How calls end: left-behind processes, cancels, killed zygotes, killed servers. No process or descriptor is left."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from typing import Any
 
 import pytest
 
-from holdfast.tools import linux
-from holdfast.tools.cage import Tier
-from holdfast.tools.forkserver import SPARES
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.inside import linux
+from holdfast.tools.inside.confinement import Tier
+from holdfast.tools.sandbox.fork_server import SPARES
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
-from .conftest import means_of
-from .processes import ESCAPERS, a_mark, descriptors, job, max_descriptor, named, run, until
+from .conftest import options_for
+from .processes import ESCAPERS, descriptors, job, max_descriptor, processes_named, run, unique_process_name, until
 
 
 async def test_a_tool_that_leaves_processes_behind_is_answered_and_they_are_dead(toolbox: ProcessToolbox) -> None:
-    mark = a_mark()
+    mark = unique_process_name()
     outcome = await run(toolbox, ESCAPERS, {"mark": mark, "then": "return"})
     assert outcome.content == "left them behind"
-    assert named(mark) == []
+    assert processes_named(mark) == []
 
 
 RACING = """
@@ -50,10 +50,10 @@ async def test_processes_that_are_busy_as_the_result_comes_are_dead_when_it_is_a
     toolbox: ProcessToolbox,
 ) -> None:
     for _ in range(5):
-        mark = a_mark()
+        mark = unique_process_name()
         outcome = await run(toolbox, RACING, {"mark": mark})
         assert outcome.status in ("success", "error")  # it may reach its limit of processes
-        assert named(mark) == []
+        assert processes_named(mark) == []
 
 
 @pytest.mark.parametrize(
@@ -73,51 +73,51 @@ async def test_a_process_is_alone_without_children_and_threads(program: str, alo
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert not linux.is_alone(pidfd)  # in doubt it is not: there is nobody to look at
+    assert not linux.is_alone(pidfd)  # False if in doubt: the process is gone
     os.close(pidfd)
 
 
 async def test_a_cancel_kills_everything_before_it_gets_out(toolbox: ProcessToolbox) -> None:
-    mark = a_mark()
+    mark = unique_process_name()
     call = asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}))
-    await until(lambda: len(named(mark)) == 10)
+    await until(lambda: len(processes_named(mark)) == 10)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert named(mark) == []
+    assert processes_named(mark) == []
 
 
 async def test_a_second_cancel_does_not_let_a_tool_live(toolbox: ProcessToolbox) -> None:
-    mark = a_mark()
+    mark = unique_process_name()
     call = asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}))
-    await until(lambda: len(named(mark)) == 10)
+    await until(lambda: len(processes_named(mark)) == 10)
     call.cancel()
     await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert named(mark) == []
+    assert processes_named(mark) == []
 
 
 async def test_a_call_cancelled_before_its_process_is_there_leaves_nothing(toolbox: ProcessToolbox) -> None:
-    mark = a_mark()
+    mark = unique_process_name()
     call = asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}))
     await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert named(mark) == []
+    assert processes_named(mark) == []
     assert (await run(toolbox, "def tool():\n    return 1")).content == "1"
     await until(lambda: only_spares_are_left(toolbox))
 
 
 async def test_closing_ends_the_calls_in_progress_and_refuses_new_ones(toolbox: ProcessToolbox) -> None:
-    mark = a_mark()
+    mark = unique_process_name()
     call = asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}))
-    await until(lambda: len(named(mark)) == 10)
+    await until(lambda: len(processes_named(mark)) == 10)
     await toolbox.close()
     assert "shutting down" in str((await call).content)
-    assert named(mark) == []
+    assert processes_named(mark) == []
     assert "shutting down" in str((await run(toolbox, "def tool(): ...")).content)
 
 
@@ -127,19 +127,19 @@ async def test_after_the_fork_server_was_killed_the_next_calls_work(toolbox: Pro
     server = toolbox.fork_servers[0]
     before = server.pid
     os.kill(before, signal.SIGKILL)
-    await until(lambda: not server.alive)  # until it is noticed, a call may still be given to a dying cell, and is lost
+    await until(lambda: not server.alive)  # before that, a call may get a dying cell and is lost
     outcomes = await asyncio.gather(*(run(toolbox, source) for _ in range(8)))
     assert {outcome.content for outcome in outcomes} == {"1"}
     assert before not in [server.pid for server in toolbox.fork_servers]
 
 
 async def test_a_call_whose_fork_server_is_killed_ends_with_all_its_processes(toolbox: ProcessToolbox) -> None:
-    mark = a_mark()
+    mark = unique_process_name()
     call = asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}))
-    await until(lambda: len(named(mark)) == 10)
+    await until(lambda: len(processes_named(mark)) == 10)
     os.kill(toolbox.fork_servers[0].pid, signal.SIGKILL)
     assert "the tool's process was lost" in str((await call).content)
-    await until(lambda: named(mark) == [])
+    await until(lambda: processes_named(mark) == [])
 
 
 async def test_two_hundred_calls_leak_no_descriptors(toolbox: ProcessToolbox) -> None:
@@ -190,9 +190,9 @@ async def test_a_closed_zygote_leaves_no_zombie(toolbox: ProcessToolbox) -> None
 
 
 def zygote_of(toolbox: ProcessToolbox) -> int:
-    """In tier A what the server starts is a stub, and its child is the zygote."""
+    """In tier A the server starts a stub, and the stub's child is the zygote."""
     server = toolbox.fork_servers[0]
-    return linux.children_of(server.pid)[0] if server.cage.tier == "A" else server.pid
+    return linux.children_of(server.pid)[0] if server.confinement.tier == "A" else server.pid
 
 
 def only_spares_are_left(toolbox: ProcessToolbox) -> bool:
@@ -201,14 +201,14 @@ def only_spares_are_left(toolbox: ProcessToolbox) -> bool:
 
 
 async def test_calls_run_at_the_same_time_up_to_a_limit_for_each_tenant(tier: Tier, scratch: Path) -> None:
-    toolbox = ProcessToolbox(scratch_root=scratch, calls_per_tenant=2, **means_of(tier))
-    mark = a_mark()
+    toolbox = ProcessToolbox(scratch_root=scratch, calls_per_tenant=2, **options_for(tier))
+    mark = unique_process_name()
     calls = [
         asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}, org_id="org-a")) for _ in range(4)
     ]
-    await until(lambda: len(named(mark)) == 20)
+    await until(lambda: len(processes_named(mark)) == 20)
     assert (await run(toolbox, "def tool():\n    return 1", org_id="org-b")).content == "1"
-    assert len(named(mark)) == 20
+    assert len(processes_named(mark)) == 20
     for call in calls:
         call.cancel()
     await asyncio.wait(calls)
@@ -219,7 +219,7 @@ async def test_tenants_share_no_zygote_and_idle_ones_are_closed(toolbox: Process
     for org_id in ("org-a", "org-b", "org-a"):
         await run(toolbox, "def tool(): ...", org_id=org_id)
     assert len({server.pid for server in toolbox.fork_servers}) == 3  # and the canary's
-    toolbox.forget_idle()
+    toolbox.close_idle()
     assert toolbox.fork_servers == []
     assert (await run(toolbox, "def tool():\n    return 1", org_id="org-a")).content == "1"
 
@@ -227,7 +227,7 @@ async def test_tenants_share_no_zygote_and_idle_ones_are_closed(toolbox: Process
 SERVER = """
 import asyncio, json, sys
 from pathlib import Path
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 from tests.tools.processes import ESCAPERS, run
 scratch, means, mark = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 asyncio.run(run(ProcessToolbox(scratch_root=scratch, **means), ESCAPERS, {"mark": mark, "then": "wait"}))
@@ -235,25 +235,25 @@ asyncio.run(run(ProcessToolbox(scratch_root=scratch, **means), ESCAPERS, {"mark"
 
 
 async def server_with_a_tool(scratch: Path, mark: str, **means: Any) -> Process:
-    """A server in a process of its own, in which a tool has started ten escapers."""
+    """A server in its own process, in which a tool has started ten escaping processes."""
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}"}
     command = [sys.executable, "-c", SERVER, str(scratch), json.dumps(means), mark]
     server = await asyncio.create_subprocess_exec(*command, cwd=root, env=environment)
-    await until(lambda: len(named(mark)) == 10, seconds=20)
+    await until(lambda: len(processes_named(mark)) == 10, seconds=20)
     return server
 
 
 async def test_the_tools_of_a_server_that_stands_still_are_dead_before_its_lease_has_run_out(
     tier: Tier, scratch: Path
 ) -> None:
-    mark, silence_seconds = a_mark(), 1.0
-    server = await server_with_a_tool(scratch, mark, silence_seconds=silence_seconds, **means_of(tier))
-    await asyncio.sleep(2 * silence_seconds)  # as long as the server moves, its tools live however long they take
-    assert len(named(mark)) == 10
+    mark, silence_seconds = unique_process_name(), 1.0
+    server = await server_with_a_tool(scratch, mark, silence_seconds=silence_seconds, **options_for(tier))
+    await asyncio.sleep(2 * silence_seconds)  # while the server is alive, its tools may run on
+    assert len(processes_named(mark)) == 10
     server.send_signal(signal.SIGSTOP)
     stopped = time.monotonic()
-    await until(lambda: named(mark) == [])
+    await until(lambda: processes_named(mark) == [])
     assert time.monotonic() - stopped < silence_seconds * 4 / 3
     server.kill()
     await server.wait()
@@ -262,20 +262,20 @@ async def test_the_tools_of_a_server_that_stands_still_are_dead_before_its_lease
 async def test_a_server_killed_outright_leaves_no_tool_behind(
     toolbox: ProcessToolbox, tier: Tier, scratch: Path
 ) -> None:
-    mark, other = a_mark(), scratch / "other"
+    mark, other = unique_process_name(), scratch / "other"
     other.mkdir(mode=0o711)
-    server = await server_with_a_tool(other, mark, **means_of(tier))
+    server = await server_with_a_tool(other, mark, **options_for(tier))
     server.kill()
     await server.wait()
-    await until(lambda: named(mark) == [])
+    await until(lambda: processes_named(mark) == [])
     await until(lambda: list(other.iterdir()) == [])
     other.rmdir()
 
 
 async def test_a_cancel_is_prompt_even_with_escaped_grandchildren(toolbox: ProcessToolbox) -> None:
-    mark = a_mark()
+    mark = unique_process_name()
     call = asyncio.create_task(toolbox.run(job(ESCAPERS, {"mark": mark, "then": "wait"})))
-    await until(lambda: len(named(mark)) == 10)
+    await until(lambda: len(processes_named(mark)) == 10)
     started = time.monotonic()
     call.cancel()
     await asyncio.wait([call])

@@ -1,10 +1,10 @@
-"""Everything that a tool can use up has a bound, and each test here reaches one; then the ways in which a tool dies."""
+"""Every limit of a tool, each reached by a test, and the errors when a tool dies without a result."""
 
 from __future__ import annotations
 
 import pytest
 
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
 from .processes import run
 

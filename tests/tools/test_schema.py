@@ -1,4 +1,4 @@
-"""Schemas from source: what authors write, and what is refused with words that help."""
+"""Schemas from source: the ways in which authors write tools, and the errors for what is refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.core.errors import Invalid
-from holdfast.tools import schema as schemas
-from holdfast.tools.schema import schema_from_args_model, schema_from_source
+from holdfast.tools.schema import tool_schema as schemas
+from holdfast.tools.schema.tool_schema import schema_from_args_model, schema_from_source
 
 
 def parameter(hint: str, before: str = "") -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Which tier is found, by whom and where: root and an ordinary user, with namespaces and landlock or without (21).
+"""Which tier is detected for root and for an ordinary user, with namespaces, landlock and seccomp or without.
 
-Each case is a process of its own that gives up what it should not have before it makes its toolbox.
+Each case is a separate process that gives up privileges before it makes its toolbox.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import pytest
 
 import denied as give_up
 from denied import SOMEBODY, python_for_everyone
-from holdfast.tools.cage import UIDS_PER_ZYGOTE
-from holdfast.tools.process import ProcessToolbox
-from holdfast.tools.warm import MOST_ZYGOTES, UIDS_PER_SERVER, first_uid
+from holdfast.tools.inside.confinement import UIDS_PER_ZYGOTE
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
+from holdfast.tools.sandbox.zygote_pool import MAX_ZYGOTES, UIDS_PER_SERVER, first_uid
 
 from .processes import run
 
 PROBE = """
 import asyncio, json
 from holdfast.ports.toolbox import ToolJob
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
 async def main():
     toolbox = ProcessToolbox(packages=[], run_unconfined=sys.argv[1] == "unconfined")
@@ -66,16 +66,16 @@ def test_without_namespaces_it_is_tier_b(who: str) -> None:
 
 @pytest.mark.parametrize("who", ["root", "user"])
 @pytest.mark.parametrize("denied", ["unshare landlock", "unshare seccomp"])
-def test_21_without_landlock_or_a_filter_tools_are_refused(who: str, denied: str) -> None:
-    tier, runs, status, told, why_not = probed(denied, who)
+def test_without_landlock_or_a_filter_tools_are_refused(who: str, denied: str) -> None:
+    tier, runs, status, content, why_not = probed(denied, who)
     assert (tier, runs, status) == ("C", False, "error")
-    assert "refuses to run tools with source code (isolation tier C)" in told
-    assert "HOLDFAST_RUN_TOOLS_UNCONFINED=true, and every tool can read and change whatever the server can" in told
+    assert "refuses to run tools with source code (isolation tier C)" in content
+    assert "HOLDFAST_RUN_TOOLS_UNCONFINED=true, and every tool can read and change whatever the server can" in content
     assert set(why_not) == {"A", "B"}
 
 
 @pytest.mark.parametrize("who", ["root", "user"])
-def test_21_an_operator_can_run_tools_unconfined_by_the_name_of_the_risk(who: str) -> None:
+def test_an_operator_can_run_tools_unconfined_by_the_name_of_the_risk(who: str) -> None:
     tier, runs, status, _uid, why_not = probed("unshare landlock", who, "unconfined")
     assert (tier, runs, status) == ("C", True, "success"), why_not
 
@@ -84,7 +84,7 @@ def test_servers_on_one_machine_have_users_of_their_own_where_there_are_enough()
     whole = "         0          0 4294967295\n"
     assert first_uid(whole, pid=1) != first_uid(whole, pid=2)
     assert first_uid(whole, pid=2**22) + UIDS_PER_SERVER < 2**31
-    assert first_uid("0 100000 65536\n", pid=1) + MOST_ZYGOTES * UIDS_PER_ZYGOTE < 65534
+    assert first_uid("0 100000 65536\n", pid=1) + MAX_ZYGOTES * UIDS_PER_ZYGOTE < 65534
 
 
 async def test_the_tier_is_on_the_result_and_described(toolbox: ProcessToolbox) -> None:
@@ -95,7 +95,7 @@ async def test_the_tier_is_on_the_result_and_described(toolbox: ProcessToolbox) 
     assert toolbox.isolation_facts() == {"tier": found.tier, "network": "none", "runs": True}
 
 
-async def test_an_interpreter_that_another_user_cannot_run_is_told() -> None:
+async def test_an_interpreter_that_another_user_cannot_run_is_reported() -> None:
     if os.getuid() != 0 or python_for_everyone() == sys.executable:
         pytest.skip("this interpreter can be run by everyone")
     toolbox = ProcessToolbox(tiers=("B",))

@@ -1,4 +1,4 @@
-"""The tools that look at the web, on real sockets: what they tell of pages, what they refuse, how much they read."""
+"""The web tools on real sockets: the text of pages, refused requests, and limits."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 
 from holdfast.core.errors import TellTheModel
-from holdfast.outbound.client import GuardedClient
+from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.ports.toolbox import ToolJob
-from holdfast.tools.pages import readable
-from holdfast.tools.web import PAGE_BYTES, Web
+from holdfast.tools.builtin.html_text import readable
+from holdfast.tools.builtin.web import PAGE_BYTES, Web
 
 PAGE = """<!doctype html><html><head><title>Tides &amp; moons</title><style>p {color: red}</style>
 <script>alert("no")</script></head><body><nav><a href="/">Home</a></nav>
@@ -163,6 +163,7 @@ def test_a_hostile_page_is_read_in_time_that_grows_with_its_length(piece: str) -
 
 
 def _timed(page: str) -> float:
+    """The time that reading the page takes."""
     began = time.process_time()
     readable(page)
     return time.process_time() - began

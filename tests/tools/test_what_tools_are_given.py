@@ -1,4 +1,4 @@
-"""What an operator or an environment gives to tools: folders that they may change, and packages built for them."""
+"""What operators and environments give to tools: folders that they may change, and packages built for them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.tools.cage import Tier
-from holdfast.tools.process import ProcessToolbox
+from holdfast.tools.inside.confinement import Tier
+from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
-from .conftest import means_of
+from .conftest import options_for
 from .processes import run
 
 
@@ -25,7 +25,7 @@ async def test_a_folder_that_the_operator_names_can_be_read_and_changed(
     tier: Tier, scratch: Path, folder: Path
 ) -> None:
     (folder / "before").write_text("was here")
-    toolbox = ProcessToolbox(scratch_root=scratch, writable=[folder], **means_of(tier))
+    toolbox = ProcessToolbox(scratch_root=scratch, writable=[folder], **options_for(tier))
     source = f"""
 def tool():
     open("{folder}/after", "w").write("by the tool")

@@ -1,4 +1,4 @@
-"""The HTTP application: every router, the error table, the gate around them."""
+"""Build the FastAPI application: all routers, the error handlers, the documentation pages, the access middleware."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from fastapi import FastAPI, Request
+from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
+from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp
 
 from holdfast import __version__
-from holdfast.api import (
-    agent_parts,
+from holdfast.api import errors
+from holdfast.api.http.json_response import JsonResponse
+from holdfast.api.middleware import AccessMiddleware, BodyTooLarge
+from holdfast.api.routes import (
+    agent_attachments,
+    agent_passages,
     agents,
     approvals,
-    archival,
     archives,
     blocks,
     conversations,
@@ -22,21 +27,18 @@ from holdfast.api import (
     mcp_servers,
     messages,
     models,
-    problems,
     providers,
     runs,
     tool_runs,
     tools,
 )
-from holdfast.api.gate import BodyTooLarge, Gate
-from holdfast.api.responses import Json
-from holdfast.api.rooms import Rooms
+from holdfast.api.services import Services
 from holdfast.core.records import Actor
 
 MODULES = (
     health,
     messages,
-    agent_parts,
+    agent_attachments,
     agents,
     tool_runs,
     tools,
@@ -44,33 +46,46 @@ MODULES = (
     mcp_legacy,
     blocks,
     archives,
-    archival,
+    agent_passages,
     conversations,
     approvals,
     runs,
     models,
     providers,
 )
+OPENAPI = "/openapi.json"
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 def make_app(lifespan: Lifespan | None) -> FastAPI:
-    """The application without its rooms: `install_rooms` puts them in, from the lifespan if there is one."""
-    app = FastAPI(title="Holdfast", version=__version__, lifespan=lifespan, redirect_slashes=False)
-    problems.install(app)
-    app.add_exception_handler(BodyTooLarge, _too_large)
+    """The application without its services: the caller adds them with `install_services`, perhaps in the lifespan."""
+    app = FastAPI(title="Holdfast", version=__version__, lifespan=lifespan, redirect_slashes=False, openapi_url=None)
+    errors.install(app)
+    app.add_exception_handler(BodyTooLarge, _body_too_large)
     for module in MODULES:
-        app.router.routes.extend(module.router.routes)  # not `include_router`, which would build every route again
+        app.router.routes.extend(module.router.routes)  # `include_router` would build every lazy route here
+    # A plain function, so that FastAPI calls it on a thread: it builds every lazy route, which takes some 100 ms.
+    app.add_api_route(OPENAPI, lambda: JsonResponse(app.openapi()), methods=["GET"], include_in_schema=False)
+    app.add_api_route("/docs", _docs_page, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/redoc", _redoc_page, methods=["GET"], include_in_schema=False)
     return app
 
 
-async def _too_large(request: Request, error: Exception) -> Json:
-    return Json({"detail": "The body is too large."}, 413)
+async def _docs_page() -> HTMLResponse:
+    return get_swagger_ui_html(openapi_url=OPENAPI, title="Holdfast")
 
 
-def guarded(app: ASGIApp, *, actor: Actor, password: str | None, max_body_bytes: int, host: str) -> ASGIApp:
-    return Gate(app, actor=actor, password=password, max_body_bytes=max_body_bytes, host=host)
+async def _redoc_page() -> HTMLResponse:
+    return get_redoc_html(openapi_url=OPENAPI, title="Holdfast")
 
 
-def install_rooms(app: FastAPI, rooms: Rooms) -> None:
-    app.state.rooms = rooms
+async def _body_too_large(request: Request, error: Exception) -> JsonResponse:
+    return JsonResponse({"detail": "The body is too large."}, 413)
+
+
+def with_access_control(app: ASGIApp, *, actor: Actor, password: str | None, max_body_bytes: int, host: str) -> ASGIApp:
+    return AccessMiddleware(app, actor=actor, password=password, max_body_bytes=max_body_bytes, host=host)
+
+
+def install_services(app: FastAPI, services: Services) -> None:
+    app.state.services = services

@@ -1,7 +1,7 @@
-"""The composition root: the only place that joins rooms.
+"""The composition root: builds a server from settings. No other package joins storage, providers, tools and engine.
 
-`Holdfast` opens everything a server needs, in order, and closes it in reverse. The HTTP application, the command line
-and the tests all go through it.
+`opened` opens everything a server needs, in order, and closes it in reverse order. The HTTP application, the command
+line and the tests all go through it. Rules about agents or runs never belong here.
 """
 
 from __future__ import annotations
@@ -17,119 +17,125 @@ from fastapi import FastAPI
 from sqlalchemy.engine import make_url
 from starlette.types import ASGIApp
 
-from holdfast.api.app import guarded, install_rooms, make_app
-from holdfast.api.rooms import Rooms
-from holdfast.app.rooms import rooms_of
-from holdfast.app.tooling import tooling
-from holdfast.bus.alone import Alone
-from holdfast.bus.presence import Presence
+from holdfast.api.app import install_services, make_app, with_access_control
+from holdfast.api.services import Services
+from holdfast.app.build_services import build_services
+from holdfast.app.private_files import FILE_MODE, CannotStart, close_to_others
+from holdfast.app.toolbox import build_tools, process_toolbox
+from holdfast.bus.process_liveness import ProcessLiveness
+from holdfast.bus.single_process import SingleProcessBus
 from holdfast.core.budget import Budget
+from holdfast.engine.chores.approval_expiry import ApprovalExpiry
+from holdfast.engine.chores.retention import Retention
+from holdfast.engine.chores.tracing import Tracing
+from holdfast.engine.chores.webhooks import Mail, Webhooks
+from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
-from holdfast.engine.expiry import Expiries
-from holdfast.engine.feed import Feed
-from holdfast.engine.retention import Retention
-from holdfast.engine.tracing import Tracing
-from holdfast.engine.webhooks import Mail, Webhooks
-from holdfast.engine.wiring import Wiring
-from holdfast.outbound.client import GuardedClient
-from holdfast.outbound.pictures import FetchedPictures
-from holdfast.outbound.session import guarded_session
+from holdfast.engine.stream.feed import Feed
+from holdfast.outbound.guarded_client import GuardedClient
+from holdfast.outbound.guarded_session import guarded_session
+from holdfast.outbound.image_fetcher import GuardedImageFetcher
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
-from holdfast.ports.providers import OwnProvider
-from holdfast.ports.sealing import Sealer
+from holdfast.ports.encryption import Encrypter
+from holdfast.ports.stores.provider_store import OwnProvider
 from holdfast.ports.toolbox import ToolLimits
-from holdfast.providers import catalog, tokenizers
+from holdfast.providers import factory, tokenizers
+from holdfast.providers.brought_providers import BroughtProviders, GuardedProviderFactory
 from holdfast.providers.directory import TYPES, Directory
-from holdfast.providers.kept import GuardedWorkshop, KeptProviders
 from holdfast.providers.prices import price_of
-from holdfast.records import demo
+from holdfast.records import demo_agent
 from holdfast.records.providers import Providers
 from holdfast.settings import Settings
-from holdfast.storage.database import Database
-from holdfast.storage.limits import RunLimits
-from holdfast.storage.migrate import migrate
-from holdfast.storage.outbox import SqlOutbox
-from holdfast.storage.people import DEFAULT_ACTOR, ensure_default
-from holdfast.storage.providers import SqlProviders
-from holdfast.storage.retention import SqlOldEvents
-from holdfast.storage.run_store import SqlRunStore
-from holdfast.storage.sealing import AesSealer
-from holdfast.storage.traces import SqlTraces
+from holdfast.storage.encryption import AesSealer
+from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
+from holdfast.storage.records.provider_store import SqlProviders
+from holdfast.storage.runs.outbox import SqlOutbox
+from holdfast.storage.runs.queue_limits import RunLimits
+from holdfast.storage.runs.retention import SqlOldEvents
+from holdfast.storage.runs.retry_detection import SqlRepeats
+from holdfast.storage.runs.run_store import SqlRunStore
+from holdfast.storage.runs.traces import SqlTraces
+from holdfast.storage.schema.migrate import migrate
+from holdfast.storage.sql.database import Database
 
 
-class AlreadyRunning(Exception):
-    """Another process serves this SQLite file."""
+class AlreadyRunning(CannotStart):
+    """Another process uses this SQLite file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdfast:
-    """A server that is open."""
+    """An open server."""
 
     database: Database
-    rooms: Rooms
+    services: Services
     engine: Engine
 
 
 @asynccontextmanager
 async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Holdfast]:
-    """Open everything, look after what an earlier process left, and close it all again."""
+    """Open everything, let the engine take over runs that an earlier process left, and close everything at the end."""
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
+        processes = process_toolbox(settings)
+        close_to_others(settings)
         _lock_sqlite(settings.database_url, stack)
         database = Database(settings.database_url, settings.database_connections)
         stack.callback(database.close)
         migrate(database.engine)
         first_start = await database.write(ensure_default, clock.now())
-        sealer = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
-        models, providers = _providers(settings, database, sealer, clock, stack)
+        encrypter = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
+        models, providers = _providers(settings, database, encrypter, clock, stack)
         outbound = GuardedClient(allow_private=settings.allow_private_urls)
         stack.push_async_callback(outbound.close)
-        tools = tooling(settings, database, sealer, outbound, clock)
+        tools = build_tools(settings, database, encrypter, outbound, clock, processes)
         stack.push_async_callback(tools.toolbox.close)
         store = SqlRunStore(
             database, clock, settings.approvals_webhook, RunLimits(settings.most_unfinished, settings.most_queued)
         )
-        traces = Tracing(SqlTraces(database), sealer, clock)
+        traces = Tracing(SqlTraces(database), encrypter, clock)
         traces.open()
         stack.push_async_callback(traces.close)
-        presence = stack.enter_context(Presence(settings.data_dir / "processes"))
+        liveness = stack.enter_context(ProcessLiveness(settings.data_dir / "processes"))
         bus = await _open_bus(settings, database, stack)
-        wiring = Wiring(
+        retries = SqlRepeats(database, clock, liveness.owner, liveness.died)
+        deps = Dependencies(
             store=store,
+            retries=retries,
             models=models,
             toolbox=tools.toolbox,
             clock=clock,
-            owner=presence.owner,
+            owner=liveness.owner,
             bus=bus,
             feed=Feed(store, bus),
-            pictures=FetchedPictures(outbound),
+            images=GuardedImageFetcher(outbound),
             lease_seconds=settings.lease_seconds,
             most_runs=settings.most_runs,
             traces=traces if settings.trace_retention_days else None,
             tool_limits=ToolLimits(wall_seconds=settings.tool_timeout_seconds),
             compact_at=settings.compact_at,
-            budget=_most(settings),
+            budget=_run_budget(settings),
             price_of=price_of,
             count=tokenizers.count,
         )
-        engine = Engine(wiring)
-        rooms = rooms_of(database, sealer, wiring, engine, providers, traces, tools, presence)
-        await engine.open(alone=database.is_sqlite, dead=presence.dead)
+        engine = Engine(deps)
+        services = build_services(database, encrypter, deps, engine, providers, traces, tools, retries)
+        await engine.open(alone=database.is_sqlite, crashed=liveness.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
-        expiries = Expiries(rooms.approvals.store, store, clock, engine.start, engine.cancel)
-        for chore in (expiries, *_chores(settings, database, wiring, outbound)):
+        expiries = ApprovalExpiry(services.approvals.store, store, clock, engine.start, engine.cancel)
+        for chore in (expiries, *_chores(settings, database, deps, outbound)):
             chore.open()
             stack.push_async_callback(chore.close)
         if first_start and settings.demo:
-            await demo.make(rooms.agents, rooms.tools, DEFAULT_ACTOR)
-        await tools.processes.start()  # last: it looks for its tier beside the first requests, not beside the start
-        yield Holdfast(database, rooms, engine)
+            await demo_agent.make(services.agents, services.tools, DEFAULT_ACTOR)
+        await tools.processes.start()  # last, so that probing the sandbox does not delay the start
+        yield Holdfast(database, services, engine)
 
 
 async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStack) -> Bus:
-    """How this process and the others on the same database wake each other."""
-    bus: Bus = Alone()
+    """The bus by which processes on the same database wake each other."""
+    bus: Bus = SingleProcessBus()
     if settings.redis_url is not None:
         from holdfast.bus.redis import RedisBus
 
@@ -143,8 +149,8 @@ async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStac
     return bus
 
 
-def _most(settings: Settings) -> Budget:
-    """What any run gets at most; a zero is no limit."""
+def _run_budget(settings: Settings) -> Budget:
+    """The limits of every run; a setting of 0 means no limit."""
     return Budget(
         max_tokens=settings.run_max_tokens or None,
         max_cost_usd=settings.run_max_cost_usd or None,
@@ -154,13 +160,13 @@ def _most(settings: Settings) -> Budget:
 
 
 def _chores(
-    settings: Settings, database: Database, wiring: Wiring, outbound: GuardedClient
+    settings: Settings, database: Database, deps: Dependencies, outbound: GuardedClient
 ) -> tuple[Webhooks, Retention]:
-    """What goes on beside the runs: webhooks are delivered, old events and traces forgotten."""
-    mail = Mail(SqlOutbox(database), wiring.store, outbound, wiring.clock, settings.webhook_secret)
+    """Background work beside the runs: deliver webhooks, delete old events and traces."""
+    mail = Mail(SqlOutbox(database), deps.store, outbound, deps.clock, settings.webhook_secret)
     retention = Retention(
         SqlOldEvents(database),
-        wiring.clock,
+        deps.clock,
         settings.event_retention_days,
         traces=SqlTraces(database),
         trace_days=settings.trace_retention_days,
@@ -169,26 +175,26 @@ def _chores(
 
 
 def _providers(
-    settings: Settings, database: Database, sealer: Sealer, clock: Clock, stack: AsyncExitStack
+    settings: Settings, database: Database, encrypter: Encrypter, clock: Clock, stack: AsyncExitStack
 ) -> tuple[Directory, Providers]:
-    """The server's own providers, and beside them those that organisations bring, behind the guard."""
-    own = catalog.build(settings.provider_values())
+    """The server's own providers, and those of organisations, which may only reach addresses that the guard allows."""
+    own = factory.build(settings.provider_values())
     session = guarded_session(allow_private=settings.allow_private_urls)
     stack.push_async_callback(session.close)
-    workshop = GuardedWorkshop(session, [OwnProvider(name, TYPES.get(name, name)) for name, _ in own])
+    provider_factory = GuardedProviderFactory(session, [OwnProvider(name, TYPES.get(name, name)) for name, _ in own])
     store = SqlProviders(database)
-    models = Directory(own, brought=KeptProviders(store, workshop, sealer, clock))
+    models = Directory(own, brought=BroughtProviders(store, provider_factory, encrypter, clock))
     stack.push_async_callback(models.close)
-    return models, Providers(store, workshop, sealer, clock)
+    return models, Providers(store, provider_factory, encrypter, clock)
 
 
 def _lock_sqlite(url: str, stack: AsyncExitStack) -> None:
-    """One process per SQLite file, so that leases of an earlier process are known to be void."""
+    """Allow one process per SQLite file, so that the leases of an earlier process are known to be invalid."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
         return
     path = Path(f"{parsed.database}.lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=FILE_MODE)
     lock: IO[str] = stack.enter_context(path.open("w"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,26 +205,26 @@ def _lock_sqlite(url: str, stack: AsyncExitStack) -> None:
 
 
 def http_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
-    """The HTTP application, which opens and closes the server with its own life; for servers that are not ours."""
+    """An HTTP application that opens and closes the server in its lifespan; for ASGI servers other than our own."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with opened(settings, clock) as server:
-            install_rooms(app, server.rooms)
+            install_services(app, server.services)
             yield
 
-    return _guarded(make_app(lifespan), settings)
+    return _with_access_control(make_app(lifespan), settings)
 
 
 def http_app_of(server: Holdfast, settings: Settings, app: FastAPI | None = None) -> ASGIApp:
-    """The HTTP application of a server that is open; one that served another before can be given."""
+    """The HTTP application of an open server. `app`, if given, is an application to use again."""
     app = app or make_app(None)
-    install_rooms(app, server.rooms)
-    return _guarded(app, settings)
+    install_services(app, server.services)
+    return _with_access_control(app, settings)
 
 
-def _guarded(app: ASGIApp, settings: Settings) -> ASGIApp:
-    return guarded(
+def _with_access_control(app: ASGIApp, settings: Settings) -> ASGIApp:
+    return with_access_control(
         app,
         actor=DEFAULT_ACTOR,
         password=settings.password,

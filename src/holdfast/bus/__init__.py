@@ -1,4 +1,5 @@
-"""How processes that share a database wake each other: not at all (alone), through Postgres, or through Redis.
+"""Wake-up hints between processes that share a database: none (a single process), over Postgres, or over Redis.
 
-All of them implement `ports.bus.Bus`.
+Every bus here implements `ports.bus.Bus`; `process_liveness` tells which processes of this machine have crashed. A hint
+never carries data: receivers read the database. Nothing here reads or writes a table.
 """

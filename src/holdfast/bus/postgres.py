@@ -1,8 +1,8 @@
-"""Hints by LISTEN and NOTIFY, on two connections of their own.
+"""A bus that sends hints by Postgres LISTEN and NOTIFY, on two connections of its own.
 
-NOTIFY inside a checkpoint's transaction would make all commits of the database wait for each other (Postgres takes
-one lock for it until the commit is done), so hints are sent after the commit, many at a time. LISTEN needs a real
-session: through a pooler that shares sessions, hints are lost and everything is found by looking.
+Hints are sent after the commit, many at a time. NOTIFY inside a checkpoint's transaction would serialize all commits of
+the database, because Postgres holds one global lock for it until the commit is done. LISTEN needs a session of its own:
+behind a connection pooler that shares sessions, hints are lost and processes find work by polling.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 from psycopg import AsyncConnection
 from sqlalchemy.engine import make_url
 
-from holdfast.bus.carrier import CHANNEL, Carrier
+from holdfast.bus.base import CHANNEL, BusBase
 
-QUIET_SECONDS = 20.0
+HEALTH_CHECK_SECONDS = 20.0
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "connect_timeout": 5}
 
 
-class PostgresBus(Carrier):
+class PostgresBus(BusBase):
     def __init__(self, database_url: str) -> None:
         super().__init__()
         self._url = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
@@ -29,7 +29,7 @@ class PostgresBus(Carrier):
         self._connections = [c for c in self._connections if not c.closed] + [connection]
         return connection
 
-    async def _sender(self) -> Callable[[str], Awaitable[None]]:
+    async def _open_sender(self) -> Callable[[str], Awaitable[None]]:
         connection = await self._connect()
 
         async def send(text: str) -> None:
@@ -41,11 +41,11 @@ class PostgresBus(Carrier):
         connection = await self._connect()
         await connection.execute(f"LISTEN {CHANNEL}")
         connected()
-        self._connected()
+        self._hint_to_poll()
         while True:
-            async for note in connection.notifies(timeout=QUIET_SECONDS):
-                self._deliver(note.payload)
-            await connection.execute("SELECT 1")  # after a silence: is the line still there?
+            async for notification in connection.notifies(timeout=HEALTH_CHECK_SECONDS):
+                self._receive(notification.payload)
+            await connection.execute("SELECT 1")  # nothing arrived for a while: raises if the connection is dead
 
     async def close(self) -> None:
         await super().close()

@@ -1,4 +1,7 @@
-"""The command line: `holdfast serve`, `worker`, `migrate`, `backup`, `doctor`, `audit`."""
+"""The command line: `holdfast serve`, `worker`, `migrate`, `backup`, `doctor` and `audit`.
+
+Each command is a file of its own. Commands read settings and report errors; the server itself is put together in `app`.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"holdfast: {error}", file=sys.stderr)
         return 2
-    return _run(options, settings)
+    try:
+        return _run(options, settings)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        from holdfast.cli.failures import fail, file_error_text
+
+        return fail(file_error_text(error))
 
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:
-    """Each command lives in a file of its own and is loaded only when it is called."""
+    """Run a command. Its file is imported only now, so that `holdfast --version` does not import the server."""
     match options.command:
         case "serve":
             from holdfast.cli.serve import serve
@@ -53,7 +63,7 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
         case "audit":
             from holdfast.cli.audit import audit
 
-            return audit(settings)
+            return audit(settings, options.expect, options.expect_count)
         case _:
             from holdfast.cli.doctor import doctor
 
@@ -73,6 +83,10 @@ def _parser() -> argparse.ArgumentParser:
     backup.add_argument("file", type=Path, help="where the copy goes; must not exist yet")
     doctor = commands.add_parser("doctor", help="say what is set up, what is missing and how to get it")
     audit = commands.add_parser("audit", help="check that the log of decisions is whole")
+    audit.add_argument(
+        "--expect", metavar="HASH", help="a head hash that was printed before; it must be in the log still"
+    )
+    audit.add_argument("--expect-count", metavar="N", type=int, help="how many decisions there were at that time")
     for command in (serve, worker, migrate, backup, doctor, audit):
         command.add_argument("--database", metavar="URL", help="sqlite:///path or postgresql://user@host/name")
     return parser

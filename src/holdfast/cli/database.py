@@ -1,27 +1,31 @@
-"""`holdfast migrate` and `holdfast backup`: the database itself."""
+"""`holdfast migrate` and `holdfast backup`: migrate the database schema, copy the SQLite file."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
 
+from holdfast.app.private_files import FILE_MODE, CannotStart, close_database_to_others
+from holdfast.cli.failures import DATABASE_ERRORS, database_error_text, fail
 from holdfast.settings import Settings
-from holdfast.storage.database import make_engine
-from holdfast.storage.migrate import migrate
+from holdfast.storage.schema.migrate import migrate
+from holdfast.storage.sql.database import make_engine
 
 
 def migrate_database(settings: Settings) -> int:
+    try:
+        close_database_to_others(settings)
+    except CannotStart as error:
+        return fail(str(error))
     engine = make_engine(settings.database_url)
     try:
         before, now = migrate(engine)
-    except SQLAlchemyError as error:
-        print(f"holdfast: the database could not be migrated, and was left as it was: {error}", file=sys.stderr)
-        return 1
+    except DATABASE_ERRORS as error:
+        return fail(f"nothing was migrated: {database_error_text(settings, error)}")
     finally:
         engine.dispose()
     print(f"The database was at {before or 'nothing'} and is at {now}.")
@@ -29,26 +33,22 @@ def migrate_database(settings: Settings) -> int:
 
 
 def back_up_database(settings: Settings, file: Path) -> int:
-    """A consistent copy of a SQLite database, made while servers go on. It is whole when its name appears."""
+    """Make a consistent copy of a SQLite database while servers run. The file gets its name once it is complete."""
     url = make_url(settings.database_url)
     if url.get_backend_name() != "sqlite":
-        return _refused("Postgres is backed up with pg_dump; see docs/operations.md.")
+        return fail("Postgres is backed up with pg_dump; see docs/operations.md.")
     if file.exists():
-        return _refused(f"{file} exists already. Name a new file.")
+        return fail(f"{file} exists already. Name a new file.")
     if not url.database or not Path(url.database).exists():
-        return _refused(f"there is no database at {url.database}.")
-    growing = file.with_name(f"{file.name}.part")
+        return fail(f"there is no database at {url.database}.")
+    partial = file.with_name(f"{file.name}.part")
     try:
-        with closing(sqlite3.connect(url.database)) as live, closing(sqlite3.connect(growing)) as copy:
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE))
+        with closing(sqlite3.connect(url.database)) as live, closing(sqlite3.connect(partial)) as copy:
             live.backup(copy)
-        growing.rename(file)
+        partial.rename(file)
     except (sqlite3.Error, OSError) as error:
-        growing.unlink(missing_ok=True)
-        return _refused(f"the copy could not be made: {error}")
+        partial.unlink(missing_ok=True)
+        return fail(f"the copy could not be made: {error}")
     print(f"{url.database} was copied to {file}.")
     return 0
-
-
-def _refused(why: str) -> int:
-    print(f"holdfast: {why}", file=sys.stderr)
-    return 1

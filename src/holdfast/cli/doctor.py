@@ -1,82 +1,100 @@
-"""`holdfast doctor`: what is set up, what is missing and how to get it."""
+"""`holdfast doctor`: checks the setup and prints what works, what is missing and how to fix it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast import __version__
-from holdfast.app.tooling import process_toolbox
+from holdfast.app.private_files import CannotStart
+from holdfast.app.toolbox import process_toolbox
+from holdfast.cli.failures import database_error_text, file_error_text, folder_problem
 from holdfast.core.errors import ModelError
-from holdfast.providers import catalog
+from holdfast.providers import factory
 from holdfast.settings import Settings
-from holdfast.storage.database import make_engine
-from holdfast.storage.migrate import HEAD, version_of
-
-Say = Callable[[str, str, str], None]
+from holdfast.storage.schema.migrate import HEAD, version_of
+from holdfast.storage.sql.database import make_engine
 
 
 def doctor(settings: Settings) -> int:
-    """Prints a line per finding; 0 if a server could start now."""
+    """Print a line per finding. The exit code is 0 if a server could start now."""
     print(f"Holdfast {__version__}")
-    well = _database(settings)
+    ok = _folder(settings) and _database(settings)
     asyncio.run(_models(settings))
-    asyncio.run(_tools(settings))
+    ok = asyncio.run(_tools(settings)) and ok
     if settings.password is None:
-        _say("note", "access", "no password: only this machine can use the server. Set HOLDFAST_PASSWORD to share it.")
+        _print(
+            "note", "access", "no password: only this machine can use the server. Set HOLDFAST_PASSWORD to share it."
+        )
     else:
-        _say("ok", "access", "a password is set")
-    return 0 if well else 1
+        _print("ok", "access", "a password is set")
+    return 0 if ok else 1
 
 
-def _say(mark: str, about: str, text: str) -> None:
+def _print(mark: str, about: str, text: str) -> None:
     print(f"  {mark:5} {about:9} {text}")
+
+
+def _folder(settings: Settings) -> bool:
+    if (problem := folder_problem(settings.data_dir)) is not None:
+        _print("FAIL", "folder", problem)
+        return False
+    _print("ok", "folder", str(settings.data_dir))
+    return True
 
 
 def _database(settings: Settings) -> bool:
     url = make_url(settings.database_url)
     shown = url.render_as_string(hide_password=True)
-    if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
-        _say("ok", "database", f"{shown} (will be made at the first start)")
-        return True
     try:
+        if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
+            _print("ok", "database", f"{shown} (will be made at the first start)")
+            return True
         engine = make_engine(settings.database_url)
         version = version_of(engine)
         engine.dispose()
     except ImportError:
-        _say("FAIL", "database", f"{shown} needs the Postgres driver: pip install 'holdfast[postgres]'")
+        _print("FAIL", "database", f"{shown} needs the Postgres driver: pip install 'holdfast-server[postgres]'")
         return False
     except SQLAlchemyError as error:
-        reason = str(error).splitlines()[0]
-        _say("FAIL", "database", f"{shown} cannot be reached: {reason}")
+        _print("FAIL", "database", f"cannot be reached: {database_error_text(settings, error)}")
+        return False
+    except OSError as error:
+        _print("FAIL", "database", file_error_text(error))
         return False
     state = "up to date" if version == HEAD else f"at {version or 'nothing'}; `holdfast migrate` brings it to {HEAD}"
-    _say("ok", "database", f"{shown} ({state})")
+    _print("ok", "database", f"{shown} ({state})")
     return True
 
 
-async def _tools(settings: Settings) -> None:
-    """Tries out for real how tools can be confined here."""
-    toolbox = process_toolbox(settings)
+async def _tools(settings: Settings) -> bool:
+    """Test which sandbox tools can really get on this machine. False if the server would not start."""
+    try:
+        toolbox = process_toolbox(settings)
+    except CannotStart as error:
+        _print("FAIL", "tools", str(error))
+        return False
     found = await toolbox.isolation()
     await toolbox.close()
-    _say("ok" if found.runs else "FAIL", "tools", found.described())
+    _print("ok" if found.runs else "FAIL", "tools", found.described())
+    if found.weaker:
+        _print("note", "tools", found.weaker)
+    return True
 
 
 async def _models(settings: Settings) -> None:
     values = settings.provider_values()
-    for name, model in catalog.build(values):
+    for name, model in factory.build(values):
         try:
             listed = await model.list_models()
-            _say("ok", "models", f"{name}: {len(listed)} models, such as {name}/{listed[0].name if listed else '…'}")
+            _print("ok", "models", f"{name}: {len(listed)} models, such as {name}/{listed[0].name if listed else '…'}")
         except ModelError as error:
-            _say("FAIL", "models", f"{name}: {error.message}")
+            _print("FAIL", "models", f"{name}: {error.message}")
         finally:
             await model.close()
     for name in ("openai", "anthropic"):
         if not values[f"{name}_api_key"] and not values[f"{name}_base_url"]:
-            _say("note", "models", f"{name}: not set up; set {name.upper()}_API_KEY (or {name.upper()}_BASE_URL)")
+            _print("note", "models", f"{name}: not set up; set {name.upper()}_API_KEY (or {name.upper()}_BASE_URL)")

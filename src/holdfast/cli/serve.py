@@ -1,4 +1,4 @@
-"""`holdfast serve`: the HTTP server, in one process."""
+"""`holdfast serve`: runs the HTTP server in one process."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from typing import Any
 
 import uvicorn
 import uvloop
-from sqlalchemy.exc import SQLAlchemyError
 
-from holdfast.app import AlreadyRunning, http_app_of, opened
-from holdfast.core.errors import StorageDown
-from holdfast.providers import catalog
+from holdfast.api.http.connection_limits import ConnectionLimits, limited_by
+from holdfast.app import http_app_of, opened
+from holdfast.app.private_files import CannotStart
+from holdfast.cli.failures import DATABASE_ERRORS, database_error_text, fail
+from holdfast.providers import factory
 from holdfast.settings import Settings
 
 OPEN_FILES = 65_536
 
 
 def serve(settings: Settings) -> int:
-    """Serve until interrupted. Refuses to be reachable from elsewhere without a password."""
+    """Serve until interrupted. Without a password it refuses to listen on anything but this machine."""
     if settings.password is None and not _is_local(settings.host):
         print(
             f"holdfast: refusing to listen on {settings.host} without a password: anyone who can reach it could run "
@@ -34,31 +35,38 @@ def serve(settings: Settings) -> int:
         )
         return 2
     _allow_many_connections()
-    for asked_to_stop in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(asked_to_stop, signal.SIG_IGN)  # uvicorn acts on it, then raises it again; stopping is no failure
+    for shutdown_signal in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn handles the signal and raises it again afterwards; then a graceful shutdown would look like a failure.
+        signal.signal(shutdown_signal, signal.SIG_IGN)
     return run_process(_serve(settings), settings)
 
 
 def run_process(work: Coroutine[Any, Any, int], settings: Settings) -> int:
-    """Run a process of Holdfast to its end, with its log, and say plainly why it could not start."""
+    """Set up logging and run a server or worker to its end. Prints a plain reason if it cannot start."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         return uvloop.run(work)
-    except AlreadyRunning as error:
+    except CannotStart as error:
         print(f"holdfast: {error}", file=sys.stderr)
-    except (SQLAlchemyError, StorageDown, ImportError) as error:
-        print(f"holdfast: the database cannot be used: {error}\n`holdfast doctor` says more.", file=sys.stderr)
+    except DATABASE_ERRORS as error:
+        return fail(database_error_text(settings, error))
     return 1
 
 
 def _allow_many_connections() -> None:
-    """Many systems allow a process 1,024 open files unless it asks for more: too few for a thousand subscribers. Tools
-    have a limit of their own."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
-    if now != resource.RLIM_INFINITY and now < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    """Raise the limit of open files: the usual 1,024 are too few for a thousand subscribers. Tools have another."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    """Connections get at hard half of the files that the process may open; tools, database and models need the rest."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = settings.most_connections if files == resource.RLIM_INFINITY else min(settings.most_connections, files // 2)
+    return ConnectionLimits(limit, settings.request_head_seconds, settings.request_body_seconds)
 
 
 async def _serve(settings: Settings) -> int:
@@ -70,24 +78,25 @@ async def _serve(settings: Settings) -> int:
             lifespan="off",
             log_level="warning",
             access_log=False,
+            http=limited_by(_connection_limits(settings)),
             timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
         )
-        gc.freeze()  # what is there now stays to the end, so no collection needs to look at it again
-        logging.getLogger("uvicorn.error").addFilter(NotOfLeaving())
-        server = Greeting(config, settings, holdfast.engine.stop_taking)
+        gc.freeze()  # objects made at start live as long as the process, so the collector need not scan them again
+        logging.getLogger("uvicorn.error").addFilter(NoCancelledErrors())
+        server = HoldfastServer(config, settings, holdfast.engine.stop_taking)
         await server.serve()
         return 0 if server.started else 1
 
 
-class NotOfLeaving(logging.Filter):
-    """Requests that are cut off because the server leaves are no errors of anybody's."""
+class NoCancelledErrors(logging.Filter):
+    """Drops log records of requests that are cancelled by a graceful shutdown: these are not errors."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
-class Greeting(uvicorn.Server):
-    """Says what to do next once the port is open, and takes no more work once it is asked to stop."""
+class HoldfastServer(uvicorn.Server):
+    """Prints the startup banner once the port is open, and stops taking runs when shutdown begins."""
 
     def __init__(self, config: uvicorn.Config, settings: Settings, stop_taking: Callable[[], None]) -> None:
         super().__init__(config)
@@ -97,14 +106,14 @@ class Greeting(uvicorn.Server):
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         await super().startup(sockets)  # type: ignore[arg-type]
         if self.started:
-            print(greeting(self._settings), flush=True)
+            print(startup_banner(self._settings), flush=True)
 
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         self._stop_taking()
         await super().shutdown(sockets)  # type: ignore[arg-type]
 
 
-def greeting(settings: Settings) -> str:
+def startup_banner(settings: Settings) -> str:
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{shown}:{settings.port}"
     return f"""\
@@ -118,10 +127,10 @@ Press Ctrl+C to stop."""
 
 
 def _models(settings: Settings) -> str:
-    named = [name for name, _, _ in catalog.configured(settings.provider_values()) if name != "demo"]
-    if not named:
+    names = [name for name, _, _ in factory.configured(settings.provider_values()) if name != "demo"]
+    if not names:
         return "demo/rehearsal is built in; set OPENAI_API_KEY or ANTHROPIC_API_KEY for others"
-    return f"of {', '.join(named)}, and demo/rehearsal"
+    return f"of {', '.join(names)}, and demo/rehearsal"
 
 
 def _without_password(url: str) -> str:

@@ -1,4 +1,4 @@
-"""`holdfast worker`: drives runs that other processes accept, on the same Postgres."""
+"""`holdfast worker`: drives runs that other processes accept, on the same Postgres database."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def worker(settings: Settings) -> int:
 
 async def _work(settings: Settings) -> int:
     stop = asyncio.Event()
-    for asked_to_stop in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(asked_to_stop, stop.set)
+    for shutdown_signal in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(shutdown_signal, stop.set)
     async with opened(settings):
         print(f"Holdfast worker is ready, for up to {settings.most_runs} runs at once.", flush=True)
         await stop.wait()

@@ -1,1 +1,5 @@
-"""What a run is: plain values and pure decisions. No clock, no ids, no I/O, nothing of the other rooms."""
+"""The domain: plain values and pure functions that decide what a run does next.
+
+Values (messages, records, run state), the agent loop, its limits and its error types belong here. Nothing here reads
+the clock, makes ids, does I/O or imports another package of Holdfast.
+"""

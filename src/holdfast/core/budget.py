@@ -1,13 +1,12 @@
-"""What a run may spend, and what has been spent: plain values, compared before the model is asked again.
+"""Budgets: the limits of a run in steps, tokens, cost, seconds and repeated calls, and the checks against them.
 
-Steps, tokens, cost, seconds, and rounds without progress (the same calls with the same results). Whoever sends a
-request sets limits for it, an agent has limits of its own for requests that set none, and the server's settings are the
-most that anybody gets. A limit nobody set does not exist.
+A request may set limits, the agent's limits apply to requests that set none, and the server's settings are the upper
+bound of both. A limit that is set nowhere does not exist. `core.run_limits` checks them before the model is called.
 
-The contract has no stop reason for budgets, and clients parse its list. A run that has used up what it was given rests
-with `max_steps` (completed: nothing went wrong, and a next message goes on from here), or with `max_tokens_exceeded`
-where tokens or their price ran out. Which limit it was, and what was spent, is in the run's metadata and in the stop
-record under `budget`.
+The Letta API has no stop reason for budgets, and clients know only its list. So a run that has reached a limit stops
+with `max_steps` (status completed: nothing failed, and the next message continues from here), or with
+`max_tokens_exceeded` if the limit was on tokens or cost. The limit and the amount spent are in the run's metadata and
+in the stop event, under `budget`.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ _STOPS: dict[BudgetKind, StopReason] = {
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     prompt: float
     completion: float
-    cached: float | None = None  # None: cached tokens cost what others do
+    cached: float | None = None  # None: cached tokens cost as much as others
     cache_write: float | None = None
 
     def of(self, usage: Usage) -> float:
-        """The prompt's count includes what was read from and written to the vendor's cache."""
+        """The cost of this usage. `prompt_tokens` includes the tokens read from and written to the vendor's cache."""
         read, written = usage.cached_input_tokens or 0, usage.cache_write_tokens or 0
         plain = max(0, usage.prompt_tokens - read - written)
         cached = self.prompt if self.cached is None else self.cached
@@ -51,8 +50,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one run; None is no limit. `max_repeats` is how often the same calls may give the same results in
-    a row."""
+    """The limits of one run; None is no limit. `max_repeats` limits how often in a row the same calls may give the same
+    results."""
 
     max_tokens: int | None = None
     max_cost_usd: float | None = None
@@ -65,14 +64,14 @@ class Budget:
         return Budget(**{name: value for name, value in (data or {}).items() if name in known})
 
     def or_else(self, other: Budget) -> Budget:
-        """These limits, and the other's where these say nothing."""
-        return self._joined(other, lambda mine, theirs: mine)
+        """These limits, with the other's where these have none."""
+        return self._merged(other, lambda mine, theirs: mine)
 
     def at_most(self, other: Budget) -> Budget:
-        """The tighter of each two limits."""
-        return self._joined(other, min)
+        """The lower of each two limits."""
+        return self._merged(other, min)
 
-    def _joined(self, other: Budget, choose: Any) -> Budget:
+    def _merged(self, other: Budget, choose: Any) -> Budget:
         limits: dict[str, Any] = {}
         for field in fields(Budget):
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
@@ -85,7 +84,7 @@ NO_LIMITS = Budget()
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A limit that was reached. `message` says it in a sentence."""
+    """A limit that was reached; `message` is a sentence about it for people."""
 
     kind: BudgetKind
     limit: float

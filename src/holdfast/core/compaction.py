@@ -1,9 +1,10 @@
-"""Compaction, the pure part: where a context may be cut, what stays, and what a summariser is told.
+"""The pure part of compaction: where a context may be cut, which messages stay, and the texts for the summary.
 
-A cut never parts a tool call from its return, a mixed reply from its approval request, or the messages that one user
-sent together: it falls only where every call before it has its return. The system message and the newest exchange
-always stay. The newest exchange begins with what the user said last; if the agent has worked so long since then that
-this alone is too large, it begins with a later step, at the latest the newest one.
+`engine.run.compaction` uses it to carry out a compaction. A cut never separates a tool call from its return, a reply
+from its approval request, or messages that a user sent together: it is only possible where every earlier call has its
+return. The system message and the newest exchange always stay. The newest exchange begins with the user's last
+messages; if the agent has worked so long since then that this alone is too large, it begins with a later step, at the
+latest the newest one.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from holdfast.core.clipping import clip
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     ApprovalRequestBody,
     ApprovalResponseBody,
     AssistantBody,
@@ -25,6 +25,7 @@ from holdfast.core.messages import (
     plain_text,
 )
 from holdfast.core.state import Way
+from holdfast.core.tools.return_clipping import clip
 
 Mode = Literal["all", "sliding_window", "self_compact_all", "self_compact_sliding_window"]
 
@@ -41,15 +42,15 @@ decided and why, what you did with which tools and what came of it, names, numbe
 what is still open and what you were about to do. Write only the summary."""
 
 ACKNOWLEDGEMENT = "I understand. I will answer with the summary only, without greeting or remarks."
-RETURN_CHARS = 2_000  # of one tool return in what the summariser reads
-WORDS_CHARS = 2_000  # of what the user said last, where no summary could be made
-EARLIER = "[earlier part left out]\n"
+RETURN_CHARS = 2_000  # of one tool return in the transcript for the summary
+LAST_WORDS_CHARS = 2_000  # of the user's last message, where no summary could be made
+OMITTED = "[earlier part left out]\n"
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """How a context is made smaller. The defaults are the contract's. `sliding_window_percentage` is the share of the
-    context that stays; `clip_chars` is the most that a summary may have."""
+    """How a context is made smaller. The defaults are those of the Letta API. `sliding_window_percentage` is the share
+    of the context that stays; `clip_chars` is the maximum length of a summary."""
 
     mode: Mode = "sliding_window"
     model: str | None = None
@@ -61,17 +62,17 @@ class CompactionSettings:
 
     @staticmethod
     def of(*layers: Mapping[str, Any] | None) -> CompactionSettings:
-        """Settings from several layers, later ones winning: the agent's, the request's."""
-        said: dict[str, Any] = {}
+        """Merge settings from several layers; later layers win: the agent's, the request's."""
+        given: dict[str, Any] = {}
         for layer in layers:
-            said |= {
-                name: v for name, v in (layer or {}).items() if name in _KNOWN and (v is not None or name in _NULL)
+            given |= {
+                name: v for name, v in (layer or {}).items() if name in _KNOWN and (v is not None or name in _NULLABLE)
             }
-        return CompactionSettings(**said)
+        return CompactionSettings(**given)
 
     @property
     def by_itself(self) -> bool:
-        """The agent's own model summarises the conversation as it knows it."""
+        """The agent's own model writes the summary, with the conversation as its prompt."""
         return self.mode.startswith("self_compact")
 
     @property
@@ -80,11 +81,11 @@ class CompactionSettings:
 
 
 _KNOWN = {field.name for field in fields(CompactionSettings)}
-_NULL = {"model", "model_settings", "prompt", "clip_chars"}  # here a null says something
+_NULLABLE = {"model", "model_settings", "prompt", "clip_chars"}  # a null overrides the earlier layers
 
 
 def cut_points(context: Sequence[Body]) -> list[int]:
-    """Indexes before which the context may be cut; never the system message or what stands right behind it."""
+    """Indexes before which the context may be cut; never right before or right after the system message."""
     points: list[int] = []
     unanswered: set[str] = set()
     for index, body in enumerate(context):
@@ -101,21 +102,21 @@ def cut_points(context: Sequence[Body]) -> list[int]:
 
 
 def _begins(body: Body, before: Body) -> bool:
-    """Whether something new begins here: a step, or what a user sent."""
+    """Whether a step or a group of user messages begins here."""
     if isinstance(body, UserBody | SystemBody):
         return not isinstance(before, UserBody | SystemBody)
     return isinstance(body, AssistantBody | ApprovalRequestBody)
 
 
 def choose_cut(context: Sequence[Body], sizes: Sequence[int], keep: int, *, exchange_only: bool) -> int | None:
-    """The index from which messages stay, so that about `keep` tokens of them do; None if nothing can go.
+    """The index of the first message to keep, so that about `keep` tokens stay; None if nothing can be removed.
 
-    `exchange_only` keeps the newest exchange and nothing before it. What stays is never less than the newest step.
+    `exchange_only` keeps the newest exchange and nothing before it. At least the newest step stays.
     """
     points = cut_points(context)
     first = _newest_exchange(context, points) if exchange_only else 0
     if exchange_only and first not in points and sum(sizes[first:]) <= keep:
-        return None  # there is only this exchange, and it may stay
+        return None  # the context has only this exchange, and it is small enough to stay
     for point in (point for point in points if point >= first):
         if sum(sizes[point:]) <= keep or point == points[-1]:
             return point if any(not isinstance(body, SummaryBody) for body in context[1:point]) else None
@@ -123,15 +124,15 @@ def choose_cut(context: Sequence[Body], sizes: Sequence[int], keep: int, *, exch
 
 
 def _newest_exchange(context: Sequence[Body], points: Sequence[int]) -> int:
-    """Where what the user said last begins; it may stand right behind the system message."""
-    said = [
+    """The index of the user's last group of messages; it may follow the system message directly."""
+    user_points = [
         point for point in (1, *points) if point < len(context) and isinstance(context[point], UserBody | SystemBody)
     ]
-    return said[-1] if said else 1
+    return user_points[-1] if user_points else 1
 
 
 def keep_share(settings: CompactionSettings, way: Way) -> tuple[float, bool]:
-    """How much of the context may stay, as a share, and whether only the newest exchange may."""
+    """The share of the context that may stay, and whether only the newest exchange may stay."""
     match way:
         case "asked":
             return settings.sliding_window_percentage, not settings.keeps_a_window
@@ -141,13 +142,13 @@ def keep_share(settings: CompactionSettings, way: Way) -> tuple[float, bool]:
             return settings.sliding_window_percentage / 2, True
 
 
-# ---- what the summariser reads and what the agent reads afterwards --------------------------------------------------
+# ---- the summary's input and its text in the context ----------------------------------------------------------------
 
 
-def transcript(going: Sequence[Body], most_chars: int) -> str:
-    """The messages as the summariser reads them, the oldest left out if there are too many."""
-    text = "\n".join(line_of(body) for body in going)
-    return text if len(text) <= most_chars else EARLIER + text[-most_chars:]
+def transcript(dropped: Sequence[Body], most_chars: int) -> str:
+    """The messages as a text to be summarised. The oldest part is left out if it is longer than `most_chars`."""
+    text = "\n".join(line_of(body) for body in dropped)
+    return text if len(text) <= most_chars else OMITTED + text[-most_chars:]
 
 
 def line_of(body: Body) -> str:
@@ -171,15 +172,15 @@ def summary_text(summary: str) -> str:
     return f"The earlier part of this conversation is no longer shown. This is its summary:\n\n{summary}"
 
 
-def without_a_summary(going: Sequence[Body]) -> str:
-    """What stands for messages that could not be summarised: how many there were, and what the user wanted last."""
-    text = f"{len(going)} earlier messages of this conversation are no longer shown; they could not be summarised."
-    earlier = next((body.text for body in going if isinstance(body, SummaryBody)), None)
-    asked = [body for body in going if isinstance(body, UserBody)]
+def without_a_summary(dropped: Sequence[Body]) -> str:
+    """A substitute for a summary that could not be made: the number of removed messages and the user's last one."""
+    text = f"{len(dropped)} earlier messages of this conversation are no longer shown; they could not be summarised."
+    earlier = next((body.text for body in dropped if isinstance(body, SummaryBody)), None)
+    asked = [body for body in dropped if isinstance(body, UserBody)]
     if earlier is not None:
-        text += f"\n\nBefore them:\n{clip(earlier, WORDS_CHARS)}"
+        text += f"\n\nBefore them:\n{clip(earlier, LAST_WORDS_CHARS)}"
     if asked:
-        text += f"\n\nThe last thing that the user said in them:\n{clip(plain_text(asked[-1].parts), WORDS_CHARS)}"
+        text += f"\n\nThe last thing that the user said in them:\n{clip(plain_text(asked[-1].parts), LAST_WORDS_CHARS)}"
     return text
 
 

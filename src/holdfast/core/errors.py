@@ -1,12 +1,12 @@
-"""Errors say who must act. Four families, and every error we raise belongs to one of them.
+"""The exceptions of Holdfast, in four families by who has to act on them.
 
-- `AskedWrongly`: the caller must change the request. Nothing was changed by it.
-- `TellTheModel`: the model should be told; it becomes a tool return, never an HTTP status.
-- `TryLater`: nobody did wrong and trying again may help (a vendor is down, we are full).
-- `Broken`: we have a bug, or an invariant does not hold; the run stops loudly.
+- `AskedWrongly`: the caller must change the request. The request changed nothing.
+- `TellTheModel`: the model should be told. It becomes a tool return, never an HTTP status.
+- `TryLater`: a retry may succeed (a vendor is down, the server is full).
+- `Broken`: the server has a bug; an invariant does not hold. The run stops with an error.
 
-`api/problems.py` holds the one table that turns them into HTTP. Texts in quotes are matched by clients in the
-field, so they are kept to the letter (contract/wire.md, section 3).
+`api/errors.py` holds the one table that maps them to HTTP responses. Clients of the Letta API compare the texts that
+begin with CONFLICT, NOT_FOUND or INVALID_ARGUMENT, so these texts must not change.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Literal
 
 
 class HoldfastError(Exception):
-    """The root, so that a caller can tell our errors from everything else."""
+    """The base class of all exceptions that Holdfast raises on purpose."""
 
 
 # ---- the caller asked wrongly ---------------------------------------------------------------------------
 
 
 class AskedWrongly(HoldfastError):
-    """The request cannot be done as it stands."""
+    """The request cannot be carried out; the caller has to change it."""
 
 
 class Invalid(AskedWrongly):
-    """The request is well formed but makes no sense here."""
+    """The request is well formed, but its values make no sense here."""
 
 
 class InvalidArgument(Invalid):
@@ -37,22 +37,22 @@ class InvalidArgument(Invalid):
 
 
 class NotFound(AskedWrongly):
-    """The thing named does not exist, or is not the caller's to see."""
+    """The record does not exist, or the caller may not see it."""
 
 
 class UnknownHandle(NotFound):
-    """No such model."""
+    """There is no model with this handle."""
 
     def __init__(self, handle: str, known: list[str]) -> None:
         super().__init__(f"NOT_FOUND: Handle {handle} not found, must be one of {known}")
 
 
 class Conflict(AskedWrongly):
-    """Right request, wrong moment."""
+    """The request is valid, but not in the current state of its record."""
 
 
 class PendingApproval(Conflict):
-    """A call waits for a human, so a new message has to wait too."""
+    """A tool call waits for approval, so the conversation takes no new message."""
 
     def __init__(self, request_message_id: str) -> None:
         super().__init__(
@@ -63,7 +63,7 @@ class PendingApproval(Conflict):
 
 
 class ConversationBusy(Conflict):
-    """Another run holds the conversation."""
+    """The conversation has an active run."""
 
     def __init__(self, run_id: str | None) -> None:
         which = f" (run_id={run_id})" if run_id else ""
@@ -75,14 +75,14 @@ class ConversationBusy(Conflict):
 
 
 class AlreadyDecided(Conflict):
-    """Somebody else was first."""
+    """The call was already approved or denied; the first decision counts."""
 
     def __init__(self, call_ids: list[str]) -> None:
         super().__init__(f"Already decided: {', '.join(call_ids)}. The first decision counts.")
 
 
 class NeedsApproval(Conflict):
-    """The gate would ask a human about this call; only a run can wait for one."""
+    """The tool needs approval, so it cannot be run directly over the API: only a run can wait for a person."""
 
     def __init__(self, tool_name: str, by: str | None = None) -> None:
         because = f" ({by})" if by else ""
@@ -93,11 +93,11 @@ class NeedsApproval(Conflict):
 
 
 class NothingToCancel(Conflict):
-    pass
+    """The run is already finished."""
 
 
 class Forbidden(AskedWrongly):
-    """The caller is known and may not do this."""
+    """The caller is authenticated but not allowed to do this."""
 
 
 # ---- the model should be told -----------------------------------------------------------------------------
@@ -111,17 +111,17 @@ class TellTheModel(HoldfastError):
 
 
 class TryLater(HoldfastError):
-    pass
+    """The same request may succeed later."""
 
 
 class TooManyRuns(TryLater):
-    """We are full; the same request may succeed when others are done."""
+    """A limit on runs is reached; the request may succeed when other runs have finished."""
 
     retry_after_seconds = 1
 
 
 class StorageDown(TryLater):
-    """The database cannot be reached, or its disk is full; the same request may succeed when that is mended."""
+    """The database cannot be reached, or its disk is full; the request may succeed when that is fixed."""
 
     retry_after_seconds = 1
 
@@ -135,12 +135,12 @@ ModelErrorKind = Literal[
     "llm_overloaded",
     "llm_timeout",
     "llm_empty_response",
-    "context_overflow",  # the prompt does not fit; the loop compacts and tries again
+    "context_overflow",  # the prompt is too long; the loop compacts the context and calls the model again
 ]
 
 
 class ModelError(TryLater):
-    """A model call failed. `kind` is the name clients see; `retryable` says whether the same call may succeed."""
+    """A model call failed. Clients see `kind`; `retryable` says whether the same call may succeed later."""
 
     def __init__(
         self,
@@ -160,11 +160,11 @@ class ModelError(TryLater):
 
 
 class LostLease(TryLater):
-    """Somebody else owns the run now; whoever sees this must write nothing more and go away quietly."""
+    """Another worker owns the run now. The worker that gets this error must stop and write nothing more."""
 
 
 # ---- we have a bug --------------------------------------------------------------------------------------------
 
 
 class Broken(HoldfastError):
-    """An invariant does not hold. Say which, so that the bug can be found."""
+    """An invariant does not hold. The message says which one."""

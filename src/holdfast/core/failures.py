@@ -1,4 +1,4 @@
-"""The names and texts of failures as clients read them: in `metadata.error`, in streams and in HTTP bodies."""
+"""The error objects that clients see when a run fails: in `metadata.error`, in streams and in HTTP bodies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEXTS = {
 
 
 def error_object(run_id: str | None, failure: Failure) -> dict[str, Any]:
-    """The error message object: what happened in one sentence, and the particulars in `detail`."""
+    """The error message object: `message` is a general sentence for this kind of error, `detail` has the specifics."""
     detail = failure.message if failure.detail is None else f"{failure.message} ({failure.detail})"
     return {
         "message_type": "error_message",
@@ -33,5 +33,5 @@ def error_object(run_id: str | None, failure: Failure) -> dict[str, Any]:
 
 
 def wire_kind(kind: str) -> str:
-    """Clients know no `llm_overloaded`: to them a vendor that is too busy is a vendor that failed."""
+    """The error type that clients know. The Letta API has no `llm_overloaded` and no `context_overflow`."""
     return "llm_error" if kind in ("llm_overloaded", "context_overflow") else kind

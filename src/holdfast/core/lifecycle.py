@@ -1,24 +1,24 @@
-"""The two lifecycles: what a run and a tool call can be, and which changes are possible.
+"""The two lifecycles: the statuses of a run and of a tool call, and the changes between them that are allowed.
 
-These tables are the truth; storage refuses what they do not list, the docs draw from them, and a test checks
-that nothing else happens. Read them as: from this state, only these states can follow.
+These tables are the only definition: storage refuses a change that they do not list, the docs are generated from
+them, and a test checks that no other change happens. Read them as: from this status, only these statuses can follow.
 
 A run
-  created    accepted and durable; nobody has worked on it yet. It holds its conversation.
+  created    accepted and durable; no worker has started on it. It holds its conversation.
   running    a lease holder works on it. It holds its conversation.
-  completed  it came to rest: answered, out of steps, or waiting for a human (stop reason `requires_approval`).
-             No call of it is started. Only a waiting one can still change, by being cancelled.
-  failed     it came to rest on an error. Every call of it has its return.
-  cancelled  somebody stopped it. Every call of it has its return.
+  completed  it came to rest: answered, out of steps, or waiting for a person (stop reason `requires_approval`).
+             None of its calls is started. Only a waiting run can still change, by being cancelled.
+  failed     it came to rest on an error. Each of its calls has a return.
+  cancelled  it was cancelled. Each of its calls has a return.
 
 A tool call
-  awaiting   a human is asked. Nothing was done.
-  allowed    may run, has not been started. Nothing was done, or its tool is safe to run again.
-  started    written down before the tool was started: its effect may or may not have happened.
-  settled    it ran, or a human or client answered it; the result is known and durable.
-  denied     a human said no. Nothing was done.
-  cancelled  stopped before or while it ran; the model is told so.
-  unknown    whoever started it is gone, so nobody knows what it did. A human is asked, like for `awaiting`.
+  awaiting   a person is asked. The tool did not run.
+  allowed    may run, has not been started. The tool did not run, or it is safe to run again.
+  started    stored before the tool is started: its effect may or may not have happened.
+  settled    it ran, or a person or client answered it; the result is known and durable.
+  denied     a person said no. The tool did not run.
+  cancelled  cancelled before or while it ran; the model is told so.
+  unknown    the process that started it is gone, so its effect is unknown. A person is asked, as for `awaiting`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ StopReason = Literal[
 RUN_CHANGES: dict[RunStatus, frozenset[RunStatus]] = {
     "created": frozenset({"running", "completed", "failed", "cancelled"}),
     "running": frozenset({"running", "completed", "failed", "cancelled"}),
-    "completed": frozenset({"cancelled"}),  # only while it waits for a human: see `can_cancel`
+    "completed": frozenset({"cancelled"}),  # only while it waits for a person: see `can_cancel`
     "failed": frozenset(),
     "cancelled": frozenset(),
 }
@@ -71,14 +71,14 @@ _COMPLETED_BY: frozenset[StopReason] = frozenset({"end_turn", "max_steps", "tool
 
 
 def status_for(stop: StopReason) -> RunStatus:
-    """The status a run rests in, by why it stopped."""
+    """The status in which a run with this stop reason rests."""
     if stop == "cancelled":
         return "cancelled"
     return "completed" if stop in _COMPLETED_BY else "failed"
 
 
 def check_run_change(before: RunStatus, after: RunStatus, stop_before: StopReason | None = None) -> None:
-    """Raises `Broken` on a change the table does not have."""
+    """Raise `Broken` if the table does not list this change."""
     allowed = after in RUN_CHANGES[before]
     if before == "completed" and stop_before != "requires_approval":
         allowed = False
@@ -87,7 +87,7 @@ def check_run_change(before: RunStatus, after: RunStatus, stop_before: StopReaso
 
 
 def check_rest(status: RunStatus, stop: StopReason) -> None:
-    """Raises `Broken` if a run cannot rest in this status for this reason."""
+    """Raise `Broken` if a run with this stop reason does not rest in this status."""
     if status != status_for(stop):
         raise Broken(f"A run that stopped because of {stop} rests as {status_for(stop)}, not as {status}.")
 
@@ -98,10 +98,10 @@ def check_call_change(before: CallStatus, after: CallStatus) -> None:
 
 
 def can_cancel(status: RunStatus, stop: StopReason | None) -> bool:
-    """A run can be cancelled while it is active, or while it waits for a human."""
+    """A run can be cancelled while it is active, or while it waits for a person."""
     return status in ACTIVE or (status == "completed" and stop == "requires_approval")
 
 
 def sources_of(after: RunStatus) -> frozenset[RunStatus]:
-    """Every status from which a run may come to `after`; for the WHERE of a fenced update."""
+    """Every status that may be followed by `after`; used in the WHERE clause of a fenced update."""
     return frozenset(before for before, allowed in RUN_CHANGES.items() if after in allowed)

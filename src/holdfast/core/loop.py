@@ -1,18 +1,22 @@
-"""The agent loop, as a pure function: given where a run stands and what happened, what follows?
+"""The agent loop as a pure function: from a run's state and one event it decides what happens next.
 
     decide(state, happened) -> Decision
 
-It reads no clock, makes no ids and does no I/O. The driver (`engine.driver`) performs the effects and feeds their
-results back in, until a decision has a `stop`. Every request, whether answered at once, streamed or left in the
-background, is this one loop.
+It reads no clock, makes no ids and does no I/O. The driver (`engine.run.driver`) performs the effects of a decision
+and passes their results back in, until a decision has a `stop`. Every request, whether it is answered directly,
+streamed or run in the background, goes through this loop.
 
-How a turn goes: the user speaks, the model replies. Without tool calls the turn ends. With them, those that need a
-human end the turn with `requires_approval` and wait, together with the allowed calls of the same step; otherwise
-they run, those that allow it at once and the rest in order. When the last is settled their results become one
-message, and the model is asked again.
+How a turn goes:
+
+1. The user's messages are stored and the model is called.
+2. A reply without tool calls ends the turn.
+3. If some calls of a reply need a person's approval, the run stops with `requires_approval`. No call of that step
+   starts until all of them are answered, not even the allowed ones.
+4. Otherwise the calls run: first those whose tools allow parallel execution, all at once; then the others, one by one.
+5. When the last call is settled, the results become one message and the model is called again.
 
 Invariant, property-tested over random histories: after every decision that stops, each tool call in the
-context has exactly one return, or the run waits for a human and exactly the waiting calls have none.
+context has exactly one return, or the run waits for a person and exactly the waiting calls have none.
 """
 
 from __future__ import annotations
@@ -20,10 +24,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from holdfast.core import answers, limits, tooling
-from holdfast.core.errors import Invalid, PendingApproval
-from holdfast.core.lifecycle import StopReason
-from holdfast.core.messages import (
+from holdfast.core import run_limits, step_calls
+from holdfast.core.approvals import answers
+from holdfast.core.conversation.messages import (
     ApprovalRequestBody,
     ApprovalResponseBody,
     AssistantBody,
@@ -33,7 +36,8 @@ from holdfast.core.messages import (
     ToolResult,
     UserBody,
 )
-from holdfast.core.rules import still_required
+from holdfast.core.errors import Invalid, PendingApproval
+from holdfast.core.lifecycle import StopReason
 from holdfast.core.state import (
     BudgetSpent,
     CancelAsked,
@@ -52,6 +56,7 @@ from holdfast.core.state import (
     ToolSettled,
     UserSpoke,
 )
+from holdfast.core.tools.tool_rules import still_required
 
 NUDGE = "[This is an automated system message hidden from the user] "
 KEEP_ALIVE = (
@@ -61,11 +66,11 @@ INTERRUPTED = "The user cancelled the request, so the tool call was denied."
 
 
 def decide(state: State, happened: Happened) -> Decision:
-    """What follows, within the run's limits: they are looked at wherever the model would be asked."""
-    return limits.hold(_follows(state, happened))
+    """Decide what follows from `happened`. `run_limits` checks the run's limits wherever the model would be called."""
+    return run_limits.apply(_decide(state, happened))
 
 
-def _follows(state: State, happened: Happened) -> Decision:
+def _decide(state: State, happened: Happened) -> Decision:
     match happened:
         case UserSpoke(messages=messages):
             return _user_spoke(state, messages)
@@ -78,64 +83,68 @@ def _follows(state: State, happened: Happened) -> Decision:
         case ToolSettled(call_id=call_id, result=result):
             return _tool_settled(state, call_id, result)
         case Compacted(context_tokens=tokens, usage=usage, price=price):
-            return tooling.ask_model(limits.compacted(state, tokens, usage, price))
+            return step_calls.ask_model(run_limits.after_compaction(state, tokens, usage, price))
         case CompactionFailed(usage=usage, price=price):
-            state = limits.paid(state, usage, price)
-            next_try = limits.compaction_failed(state, happened)
-            return next_try or tooling.ask_model(limits.left_as_it_is(state))
+            state = run_limits.paid(state, usage, price)
+            next_try = run_limits.next_compaction(state, happened)
+            return next_try or step_calls.ask_model(run_limits.postpone_compaction(state))
         case CancelAsked():
             return _cancelled(state, happened)
         case Recovered(request_id=request_id):
             return _recovered(state, request_id)
         case BudgetSpent():
-            return _out_of_time(state, happened)
+            return _budget_spent(state, happened)
         case Crashed(message=message):
             return _crashed(state, message)
         case _:
             assert_never(happened)
 
 
-# ---- the start of a turn ------------------------------------------------------------------------------------
+# ---- a request arrives ----------------------------------------------------------------------------------------
 
 
 def _user_spoke(state: State, messages: tuple[Draft, ...]) -> Decision:
     if waiting := state.waiting:
         raise PendingApproval(waiting[0].request_id or "")
-    return tooling.ask_model(state, messages)
+    return step_calls.ask_model(state, messages)
 
 
 def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
-    """Settle what was answered, start what was approved; an answer sent twice only makes the loop go on."""
+    """Settle the answered calls and start the approved ones. If answers are sent twice, the second request changes no
+    call: it only calls the model again."""
     if not state.waiting and not given.partial and answers.is_repeat(state, given.answers):
         again = given.follow_ups or (Draft(UserBody((Text(KEEP_ALIVE),))),)
-        return tooling.ask_model(state, again)
+        return step_calls.ask_model(state, again)
     answered = answers.apply(state, given)
     response = Draft(ApprovalResponseBody(answered.answers), step_id=answered.step_id)
-    changed = tuple(after for was, after in zip(state.calls, answered.calls, strict=True) if was is not after)
+    changed = tuple(new for old, new in zip(state.calls, answered.calls, strict=True) if old is not new)
     after = replace(state, calls=answered.calls, follow_ups=(*state.follow_ups, *given.follow_ups))
     if after.waiting:
         if given.follow_ups:
             raise Invalid("Messages can only be sent along with the last answer; others are still awaited.")
         return Decision(after, (response,), changed, stop="requires_approval", rulings=answered.rulings)
-    return replace(tooling.go_on(after, before=(response,), touched=changed), rulings=answered.rulings)
+    return replace(step_calls.proceed(after, before=(response,), touched=changed), rulings=answered.rulings)
 
 
-# ---- the model ----------------------------------------------------------------------------------------------
+# ---- the model ------------------------------------------------------------------------------------------------
 
 
 def _model_replied(state: State, happened: ModelReplied) -> Decision:
     reply = happened.reply
-    state = limits.replied(replace(state, steps=state.steps + 1), reply.usage, happened.price)
-    asked = reply.calls if state.loadout.parallel_calls else reply.calls[:1]
-    if not asked:
+    state = run_limits.after_reply(replace(state, steps=state.steps + 1), reply.usage, happened.price)
+    # Some vendors return several calls even when parallel calls are off; then only the first one counts.
+    written = reply.calls if state.loadout.parallel_calls else reply.calls[:1]
+    if not written:
         return _text_only(state, happened)
-    calls, rulings = tooling.through_the_gate(state.loadout, asked, happened)
+    asked = step_calls.with_rule_arguments(state, written)
+    calls, rulings = step_calls.judge_calls(state.loadout, asked, happened)
     state = replace(state, calls=calls)
     gated = tuple(call.call for call in calls if call.waiting)
     free = tuple(call.call for call in calls if not call.waiting)
     if not gated:
         whole = Draft(AssistantBody(reply.parts, asked), happened.message_id, happened.step_id)
-        return replace(tooling.go_on(state, before=(whole,), touched=calls), rulings=rulings)
+        return replace(step_calls.proceed(state, before=(whole,), touched=calls), rulings=rulings)
+    # The reply's text is stored once: with the allowed calls if there are any, else with the approval request.
     ask = ApprovalRequestBody(gated, () if free else reply.parts)
     request = Draft(ask, happened.request_id, happened.step_id)
     said = Draft(AssistantBody(reply.parts, free), happened.message_id, happened.step_id)
@@ -143,7 +152,7 @@ def _model_replied(state: State, happened: ModelReplied) -> Decision:
 
 
 def _text_only(state: State, happened: ModelReplied) -> Decision:
-    """No call: the turn ends, unless a tool is required before it may."""
+    """A reply without calls ends the turn, unless a tool rule requires a call first; then the model is told so."""
     reply = happened.reply
     said: tuple[Draft, ...] = ()
     if reply.parts:
@@ -152,13 +161,13 @@ def _text_only(state: State, happened: ModelReplied) -> Decision:
     if required and state.steps < state.loadout.max_steps:
         text = f"{NUDGE}ToolRuleViolated: You must call {', '.join(required)} at least once to exit the loop."
         nudge = Draft(UserBody((Text(text),)), step_id=happened.step_id)
-        return tooling.ask_model(state, (*said, nudge))
+        return step_calls.ask_model(state, (*said, nudge))
     return Decision(state, said, stop="max_tokens_exceeded" if reply.finish == "length" else "end_turn")
 
 
 def _model_failed(state: State, failed: ModelFailed) -> Decision:
     if failed.kind == "context_overflow":
-        return limits.overflowed(state, failed)
+        return run_limits.on_overflow(state, failed)
     failure = Failure(failed.kind, failed.message, failed.detail)
     match failed.kind:
         case "llm_empty_response":
@@ -169,25 +178,24 @@ def _model_failed(state: State, failed: ModelFailed) -> Decision:
             return Decision(state, stop="llm_api_error", failure=failure)
 
 
-# ---- tools --------------------------------------------------------------------------------------------------
+# ---- tools ----------------------------------------------------------------------------------------------------
 
 
 def _tool_settled(state: State, call_id: str, result: ToolResult) -> Decision:
-    """A late result of a call that is no longer open changes nothing."""
     for call in state.calls:
         if call.call.id == call_id and call.status == "started":
-            told = tooling.telling_of_the_edit(call, result)
-            settled = replace(call, status="settled", result=told, executed=True)
-            return tooling.go_on(state.with_call(settled), touched=(settled,))
-    return Decision(state)
+            noted = step_calls.with_edit_note(call, result)
+            settled = replace(call, status="settled", result=noted, executed=True)
+            return step_calls.proceed(state.with_call(settled), touched=(settled,))
+    return Decision(state)  # a late result of a call that is no longer open changes nothing
 
 
 # ---- interruptions --------------------------------------------------------------------------------------------
 
 
 def _cancelled(state: State, asked: CancelAsked) -> Decision:
-    """Keep what was seen, settle every open call, and rest. Idempotent: with nothing open it only stops. A rollback
-    takes the turn out of the context; what was said and done is in the history all the same."""
+    """Keep the part of the reply that the user has seen, close every open call and stop. Idempotent: without open calls
+    it only stops. A rollback removes the turn from the context, but its messages stay in the history."""
     seen: tuple[Draft, ...] = ()
     if asked.partial:
         seen = (Draft(AssistantBody(asked.partial, interrupted=True), asked.message_id, asked.step_id),)
@@ -197,8 +205,8 @@ def _cancelled(state: State, asked: CancelAsked) -> Decision:
     return replace(closed, rollback=asked.rollback)
 
 
-def _out_of_time(state: State, over: BudgetSpent) -> Decision:
-    """Like a cancel, but nobody asked: keep what was seen, close what is open, and rest."""
+def _budget_spent(state: State, over: BudgetSpent) -> Decision:
+    """The time limit was reached: keep the part of the reply that the user has seen, close every open call and stop."""
     seen: tuple[Draft, ...] = ()
     if over.partial:
         seen = (Draft(AssistantBody(over.partial, interrupted=True), over.message_id, over.step_id),)
@@ -206,30 +214,31 @@ def _out_of_time(state: State, over: BudgetSpent) -> Decision:
 
 
 def _crashed(state: State, message: str) -> Decision:
-    """Our own bug must not brick the agent: close what is open, say what happened, and rest. What was started may have
-    taken effect."""
-    lost = (replace(call, status="unknown") if call.status == "started" else call for call in state.calls)
-    state = replace(state, calls=tuple(lost))
+    """A bug in the server must not make the conversation unusable: close every open call, report the failure, stop."""
+    # A started call may have taken effect, so the model is told that its outcome is unknown.
+    calls = (replace(call, status="unknown") if call.status == "started" else call for call in state.calls)
+    state = replace(state, calls=tuple(calls))
     closed = _closed(state, "error", "The server failed while working on this request.")
     return replace(closed, failure=Failure("internal_error", message))
 
 
 def _closed(state: State, stop: StopReason, reason: str, before: tuple[Draft, ...] = ()) -> Decision:
-    """Every open call gets its return, what the user sent along is kept, and the run rests."""
+    """Stop the run: give every open call a return and keep the follow-up messages that the user sent with answers."""
     drafts = list(before)
     if waiting := state.waiting:
-        drafts.append(answers.denial_of(waiting, reason))
-    calls = tuple(answers.closed(call, reason) for call in state.calls)
-    changed = tuple(after for was, after in zip(state.calls, calls, strict=True) if was is not after)
+        drafts.append(answers.denial_message(waiting, reason))
+    calls = tuple(answers.close_call(call, reason) for call in state.calls)
+    changed = tuple(new for old, new in zip(state.calls, calls, strict=True) if old is not new)
     if calls:
-        drafts.append(tooling.returns_of(calls))
+        drafts.append(step_calls.returns_of(calls))
     drafts.extend(state.follow_ups)
     rulings = tuple(Ruling(call, "cancelled", reason=reason) for call in state.waiting)
     return Decision(replace(state, calls=(), follow_ups=()), tuple(drafts), changed, stop=stop, rulings=rulings)
 
 
-def _asking_about(lost: tuple[ToolCall, ...]) -> str:
-    """For clients that show an approval like any other: whoever approves must know that it is the second time."""
+def _lost_calls_text(lost: tuple[ToolCall, ...]) -> str:
+    """The text of the request about lost calls. Clients show it like any other approval request, so the text has to say
+    that the tool would run a second time."""
     names = ", ".join(dict.fromkeys(call.name for call in lost))
     return (
         f"The server stopped while {names} was running, so it may have taken effect already. "
@@ -238,14 +247,14 @@ def _asking_about(lost: tuple[ToolCall, ...]) -> str:
 
 
 def _recovered(state: State, request_id: str) -> Decision:
-    """Go on from the rows. The outcome of a call that somebody else had started is unknown: by its tool's policy
-    it runs again, or a human is asked through the ordinary approval flow, or the model is told."""
-    calls = tuple(tooling.found_again(state.loadout, call, request_id) for call in state.calls)
-    touched = tuple(after for before, after in zip(state.calls, calls, strict=True) if before is not after)
+    """Continue a run that another process left behind. The outcome of a call that it had started is unknown: by its
+    tool's policy the call runs again, or a person is asked through the approval flow, or the model is told."""
+    calls = tuple(step_calls.recover_call(state.loadout, call, request_id) for call in state.calls)
+    touched = tuple(new for old, new in zip(state.calls, calls, strict=True) if old is not new)
     state = replace(state, calls=calls)
     if not calls:
-        return tooling.ask_model(state, state.follow_ups)
-    if lost := tuple(call.call for call in calls if call.status == "unknown"):
-        ask = Draft(ApprovalRequestBody(lost, (Text(_asking_about(lost)),)), request_id, calls[0].step_id)
+        return step_calls.ask_model(state, state.follow_ups)
+    if lost := tuple(call.to_run for call in calls if call.status == "unknown"):
+        ask = Draft(ApprovalRequestBody(lost, (Text(_lost_calls_text(lost)),)), request_id, calls[0].step_id)
         return Decision(state, (ask,), touched, stop="requires_approval")
-    return tooling.go_on(state, touched=touched)
+    return step_calls.proceed(state, touched=touched)

@@ -1,8 +1,8 @@
-"""What we ask of a model and what it answers, without any vendor in it.
+"""Vendor-neutral types of a model call: the request, the streamed deltas, the reply, token usage and model info.
 
-The loop makes a `ModelRequest`; a provider translates it to its vendor's wire and yields `Delta`s as they
-arrive, the last of which is always `ReplyDone`. A stream that ends without one is a failure, never an answer.
-Failures are `ModelError` (see `core.errors`).
+The engine makes a `ModelRequest`; a provider translates it to its vendor's wire format and yields `Delta`s as they
+arrive. The last delta is always `ReplyDone`; a stream that ends without it has failed. Failures are raised as
+`ModelError` (see `core.errors`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from holdfast.core.messages import Message, Part, ToolCall
+from holdfast.core.conversation.messages import Message, Part, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model is told of it; `parameters` is a JSON schema object."""
+    """A tool as it is described to the model; `parameters` is a JSON schema object."""
 
     name: str
     description: str
@@ -41,13 +41,13 @@ ToolChoice = Literal["auto", "none"] | AnyTool | OneTool
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """Knobs of one call; None leaves the vendor's default."""
+    """Settings of one model call; None leaves the vendor's default."""
 
     temperature: float | None = None
     max_output_tokens: int | None = None
     parallel_tool_calls: bool = False
     reasoning_effort: str | None = None  # none, minimal, low, medium, high, xhigh, max
-    reasoning_budget_tokens: int | None = None  # vendors that count: Anthropic, Gemini
+    reasoning_budget_tokens: int | None = None  # for vendors that limit reasoning by tokens: Anthropic, Gemini
     reasoning_enabled: bool | None = None
     verbosity: str | None = None
     response_format: Mapping[str, Any] | None = None  # {"type":"text"|"json_object"|"json_schema", ...}
@@ -67,13 +67,13 @@ class ModelRequest:
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
     settings: ModelSettings = field(default_factory=ModelSettings)
-    tool_return_char_limit: int | None = None  # longer tool returns are cut in what is sent
+    tool_return_char_limit: int | None = None  # longer tool returns are clipped in the request
     key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts. None means the vendor did not say, which is not the same as zero."""
+    """Token counts. None means that the vendor did not report the count, which is not the same as zero."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -86,7 +86,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def counted(self) -> Usage:
-        """With zero where nobody said; clients that get whole messages expect numbers."""
+        """With zero for unreported counts: clients of responses that are not streamed expect numbers."""
         return replace(
             self,
             cached_input_tokens=self.cached_input_tokens or 0,
@@ -116,7 +116,7 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter"]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole model reply: parts and calls in the order the vendor gave them."""
+    """A complete model reply: parts and calls in the order in which the vendor sent them."""
 
     parts: tuple[Part, ...]
     calls: tuple[ToolCall, ...]
@@ -126,7 +126,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More words; a signature, if any, comes with the last piece (then text may be empty)."""
+    """A piece of text. A signature, if there is one, comes with the last piece, whose text may be empty."""
 
     text: str
     signature: str | None = None
@@ -135,7 +135,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """More reasoning; the signature, if any, comes with the last piece (then text may be empty)."""
+    """A piece of reasoning. A signature, if there is one, comes with the last piece, whose text may be empty."""
 
     text: str
     signature: str | None = None
@@ -169,7 +169,7 @@ Delta = TextDelta | ReasoningDelta | HiddenReasoningDelta | CallDelta | ReplyDon
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A model one can use. `handle` is `provider/name`; a window we could not learn is None, never a guess."""
+    """A model that agents can use. `handle` is `provider/name`; an unknown context window is None, never a guess."""
 
     handle: str
     name: str
@@ -181,4 +181,4 @@ class ModelInfo:
     abilities: frozenset[str] = frozenset()  # "reasoning", "images", "parallel_tool_calls"
     kind: Literal["llm", "embedding"] = "llm"
     embedding_dim: int | None = None
-    provider_id: str | None = None  # of the record, if an organisation brought this provider itself
+    provider_id: str | None = None  # the provider's record, if an organisation added this provider itself

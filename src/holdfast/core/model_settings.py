@@ -1,7 +1,7 @@
-"""Model settings as clients write them, and as a model call needs them.
+"""Converts the `model_settings` objects of clients into the `ModelSettings` of a model call.
 
-Clients send one of many vendor-shaped objects (`model_settings`), told apart by `provider_type`; their knobs overlap
-almost entirely, so one function reads them all. Unknown keys are kept in the record and ignored here.
+Clients send one of many vendor-specific objects, distinguished by `provider_type`. Their fields overlap almost
+entirely, so one function reads them all. Unknown keys stay in the stored record and are ignored here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.core.model import ModelSettings
 
 
 def model_settings(*layers: Mapping[str, Any] | None, parallel: bool, response_format: Any = None) -> ModelSettings:
-    """Settings from several layers, later ones winning: the agent's, the conversation's, the request's."""
+    """Merge settings from several layers; later layers win: the agent's, the conversation's, the request's."""
     merged: dict[str, Any] = {}
     for layer in layers:
         merged |= {key: value for key, value in (layer or {}).items() if value is not None}
@@ -25,7 +25,7 @@ def model_settings(*layers: Mapping[str, Any] | None, parallel: bool, response_f
 
 
 def with_settings(settings: ModelSettings, layer: Mapping[str, Any]) -> ModelSettings:
-    """These settings, with what one more layer says in their place."""
+    """These settings, overridden by the values that are set in `layer`."""
     said = _fields({key: value for key, value in layer.items() if value is not None})
     return replace(settings, **said)
 
@@ -35,7 +35,7 @@ _NUMBERS = ("temperature", "max_output_tokens")
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raises `InvalidArgument` for what no vendor could make sense of; the rest is for the vendor to judge."""
+    """Raise `InvalidArgument` for values of a wrong type. All other checks are left to the vendor."""
     for key, value in settings.items():
         if key in _OBJECTS and not isinstance(value, Mapping | None):
             raise InvalidArgument(f"model_settings.{key} must be an object, not {value!r}")
@@ -44,7 +44,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def _fields(merged: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `ModelSettings` that clients' keys speak of."""
+    """The fields of `ModelSettings` that are set by a client's keys."""
     reasoning = merged.get("reasoning") or {}
     thinking = merged.get("thinking") or merged.get("thinking_config") or {}
     kind = thinking.get("type")

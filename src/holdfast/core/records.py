@@ -1,7 +1,7 @@
-"""What users keep, as values: agents, tools, blocks, conversations, and the rows a run leaves behind.
+"""The stored records as values: agents, tools, blocks, archives, conversations, providers, runs and steps.
 
-`records/` makes and changes them, `storage/` keeps them, `api/` shows them. Fields that only clients care about
-travel in `metadata` or as plain JSON; the loop never reads those.
+`records/` creates and changes them, `storage/` stores them, `api/` returns them to clients. Fields that only clients
+use are kept in `metadata` or as plain JSON; the loop never reads those.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from holdfast.core.state import OnUnknown
 
 Json = Mapping[str, Any]
 McpKind = Literal["streamable_http", "sse", "stdio"]
-CallType = Literal["agent_step", "summarization"]  # what a model was called for, as the contract names it
+CallType = Literal["agent_step", "summarization"]  # the purpose of a model call, in the Letta API's words
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks, as their credential proved it. Everything is looked up inside the actor's organisation."""
+    """The authenticated sender of a request. All records are looked up inside the actor's organisation."""
 
     org_id: str
     user_id: str
@@ -30,12 +30,17 @@ class Actor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Provenance that every record has."""
+    """When a record was created and changed, and by whom; every record has these fields."""
 
     created_at: datetime
     updated_at: datetime
     created_by: str | None = None
     updated_by: str | None = None
+
+
+BUILT_IN_TYPES = frozenset(
+    {"letta_core", "letta_memory_core", "letta_builtin"}
+)  # run by the server itself, without secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +66,17 @@ class Tool(Stamp):
     approval_expiry: Json | None = None
     mcp: Json | None = None  # which server offers it: server_id, tool_name there, and the server's revision
 
+    @property
+    def gets_secrets(self) -> bool:
+        return self.tool_type not in BUILT_IN_TYPES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer(Stamp):
-    """A server of other people's tools. Values of `auth_token`, `custom_headers` and `env` are sealed.
+    """An MCP server, which offers tools. Values of `auth_token`, `custom_headers` and `env` are encrypted.
 
-    `revision` names what the server's tools lead to: it changes when the address or the command does, and an approval
-    that was asked for before then no longer holds. `trouble` says why its tools could not be read the last time.
+    `revision` changes when the address, the command or a credential changes; that makes earlier approvals of its tools
+    void. `trouble` says why its tools could not be listed the last time.
     """
 
     id: str
@@ -109,9 +118,9 @@ class Block(Stamp):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive(Stamp):
-    """A collection of passages, which the agents it is attached to search and add to.
+    """A collection of passages that its agents search and add to.
 
-    One that was `made_for` an agent goes with it, unless another agent uses it too.
+    An archive that was `made_for` an agent is deleted with it, unless another agent uses it too.
     """
 
     id: str
@@ -125,7 +134,7 @@ class Archive(Stamp):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage(Stamp):
-    """A piece of text in an archive. `created_at` is when it was true, if the client said so."""
+    """A piece of text in an archive. `created_at` is the time that the client gave, if it gave one."""
 
     id: str
     org_id: str
@@ -137,16 +146,16 @@ class Passage(Stamp):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider(Stamp):
-    """A model provider that an organisation brought with a key of its own. `name` is the front of its models' handles
-    and never changes; `sealed` holds the credentials, as sealed JSON; `refreshed_at` is when it last said what it
-    offers, None if it never did."""
+    """A model provider that an organisation added with its own key. `name` is the prefix of its models' handles and
+    never changes; `sealed` holds the credentials as encrypted JSON; `refreshed_at` is when its models were last listed,
+    None if never."""
 
     id: str
     org_id: str
     name: str
     provider_type: str
     base_url: str | None = None
-    options: Json = field(default_factory=dict)  # what is no secret: region, api_version …
+    options: Json = field(default_factory=dict)  # settings that are not secret: region, api_version …
     sealed: str | None = field(default=None, repr=False)
     refreshed_at: datetime | None = None
 
@@ -155,7 +164,7 @@ class Provider(Stamp):
 class Agent(Stamp):
     """`tool_rules` are in wire form; `model` is a handle. Tools and blocks are attached by rows of their own.
 
-    Values of `secrets` are sealed (`ports.sealing`), except in an answer to whoever asked for them.
+    Values of `secrets` are encrypted (`ports.encryption`), except in a response to a request for the secrets.
     """
 
     id: str
@@ -199,7 +208,7 @@ class Agent(Stamp):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation(Stamp):
-    """A line of messages. Each agent has one default conversation, which clients never see by id."""
+    """A sequence of messages. Each agent has one default conversation, whose id clients never see."""
 
     id: str
     org_id: str
@@ -250,7 +259,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One model call of a run that came to an end: a step of the agent, or the summary of a compaction."""
+    """One finished model call of a run: a step of the agent, or the summary of a compaction."""
 
     id: str
     org_id: str
@@ -267,7 +276,7 @@ class Step:
     model_endpoint: str | None = None
     context_window_limit: int | None = None
     usage: Usage = field(default_factory=Usage)
-    failed_models: tuple[Json, ...] = ()  # those tried before `model`, in order: model_handle, error_type, message
+    failed_models: tuple[Json, ...] = ()  # models tried before `model`, in order: model_handle, error_type, message
     error: Json | None = None
     feedback: str | None = None
     tags: tuple[str, ...] = ()

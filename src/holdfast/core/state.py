@@ -1,7 +1,13 @@
-"""The state a run is decided over, what can happen to it, and what a decision holds.
+"""The input and output types of the agent loop: a run's state, the events it reacts to, and its decisions.
 
-`State` is loaded from rows by whoever owns the run, and each `Decision` carries the next one, so an owner needs
-no second read. `Happened` and `Effect` are closed unions: leaving a case out of `core.loop` fails the type check.
+    State       where a run stands. The process that holds the run's lease loads it from the database once; after
+                that each `Decision` carries the next state.
+    Happened    the union of all events that `core.loop.decide` reacts to
+    Effect      the union of all things that a decision can ask the driver to do
+    Decision    messages and calls to store, effects to perform, and the stop reason if the run stops
+
+`Happened` and `Effect` are closed unions: leaving a case out of `core.loop` fails the type check. The types hold data
+only; all rules are in `core.loop`, `core.step_calls` and `core.run_limits`.
 """
 
 from __future__ import annotations
@@ -10,27 +16,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from holdfast.core.approvals.approval_gate import Allowance, depends_on_arguments
+from holdfast.core.approvals.policies import Policy
 from holdfast.core.budget import NO_LIMITS, Budget, Price, Spent
+from holdfast.core.conversation.messages import Answer, Draft, Part, ToolCall, ToolResult
 from holdfast.core.errors import ModelErrorKind
-from holdfast.core.gate import Allowance, depends_on_arguments
 from holdfast.core.lifecycle import OPEN_CALLS, WAITING_CALLS, CallStatus, StopReason
-from holdfast.core.messages import Answer, Draft, Part, ToolCall, ToolResult
 from holdfast.core.model import UNUSED, Reply, ToolSpec, Usage
-from holdfast.core.policies import Policy
-from holdfast.core.rules import Rule
+from holdfast.core.tools.tool_rules import Rule, prefilled
 
 OnUnknown = Literal["ask", "retry", "tell"]
 OnExpiry = Literal["deny", "keep", "stop"]
 
-ASSUMED_WINDOW = 128_000  # only for cutting tool returns of models whose window nobody told us
-RETURN_SHARE = 0.2  # of the window, for one tool return
+ASSUMED_WINDOW = 128_000  # tokens; only for clipping tool returns when the model's context window is unknown
+RETURN_SHARE = 0.2  # the share of the context window that one tool return may take
 CHARS_PER_TOKEN = 4
 MIN_RETURN_CHARS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """How long a human may take, and what happens then. A warning is announced some time before."""
+    """How long a person may take to answer, and what happens after that. A warning may be announced before."""
 
     after_seconds: float
     then: OnExpiry = "deny"
@@ -39,28 +45,28 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """A tool in the agent's hands, as far as the loop needs to know it."""
+    """A tool that the agent may call, with the settings that the loop needs."""
 
     name: str
     spec: ToolSpec
     parallel: bool = False
     on_unknown: OnUnknown = "ask"
-    digest: str = ""  # of its code, schema and requirements: an approval holds only for what was shown
+    digest: str = ""  # an approval is valid only for this digest, see `core.approvals.binding`
     expiry: Expiry | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the run is held to: how much its model reads, when its context is compacted, what it may spend."""
+    """The limits of a run: its model's context window, the size at which the context is compacted, the budget."""
 
-    window: int | None = None  # in tokens; None if nobody knows
-    compact_past: int | None = None  # a context with more tokens than this is compacted before the model is asked
+    window: int | None = None  # in tokens; None if unknown
+    compact_past: int | None = None  # a context with more tokens than this is compacted before the model is called
     budget: Budget = NO_LIMITS
     return_share: float = RETURN_SHARE
 
     @property
     def return_chars(self) -> int:
-        """How much of one tool return is sent: a fifth of the window, and never very little."""
+        """How many characters of one tool return are sent to the model; never less than `MIN_RETURN_CHARS`."""
         return max(MIN_RETURN_CHARS, int((self.window or ASSUMED_WINDOW) * self.return_share * CHARS_PER_TOKEN))
 
 
@@ -69,7 +75,8 @@ NO_TERMS = Terms()
 
 @dataclass(frozen=True, slots=True)
 class Loadout:
-    """What the run may use: fixed when the run starts, so a change of the agent takes effect with the next run."""
+    """The agent's configuration for one run. It is fixed when the run starts, so changes of the agent apply from the
+    next run on."""
 
     tools: Mapping[str, Hand] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
@@ -78,7 +85,7 @@ class Loadout:
     max_steps: int = 50
     policies: tuple[Policy, ...] = ()
     allowances: tuple[Allowance, ...] = ()
-    expiry: Expiry | None = None  # the agent's, for tools that have none of their own
+    expiry: Expiry | None = None  # of the agent, for tools without an expiry of their own
     terms: Terms = NO_TERMS
 
     @property
@@ -87,31 +94,31 @@ class Loadout:
 
     @property
     def judged_late(self) -> frozenset[str]:
-        """Tools whose calls the gate can judge only by their arguments."""
+        """Tools whose calls the approval gate can judge only when their arguments are complete."""
         names = (name for name in self.tools if name not in self.client_names)
         return frozenset(name for name in names if depends_on_arguments(name, self.policies, self.allowances))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A row of the ledger: one requested effect and how far it has come."""
+    """A row of the call ledger: one tool call of the model, its status and its result."""
 
     call: ToolCall
     step_id: str
     position: int
     status: CallStatus
-    request_id: str | None = None  # the message that asks a human for it
+    request_id: str | None = None  # the message that asks a person to approve it
     client_side: bool = False
     result: ToolResult | None = None
-    executed: bool = False  # settled by running it here, rather than by an answer or a rule
-    edited: str | None = None  # the arguments a human put in place of the asked ones
-    digest: str = ""  # the tool's digest when the call was made
+    executed: bool = False  # the tool ran here; False if an answer or a rule settled the call
+    edited: str | None = None  # arguments with which a person replaced the model's
+    digest: str = ""  # the digest of the `Hand` at the time of the call
     expiry: Expiry | None = None
     notes: tuple[str, ...] = ()  # what shadow policies would have done
 
     @property
     def to_run(self) -> ToolCall:
-        """The call as it is to be run: with the human's arguments, if there are any."""
+        """The call with the arguments to run it with: the person's edit, if there is one."""
         return self.call if self.edited is None else replace(self.call, arguments=self.edited)
 
     @property
@@ -120,7 +127,7 @@ class Call:
 
     @property
     def waiting(self) -> bool:
-        """A human or client has to say something."""
+        """A person or client has to answer this call."""
         return self.status in WAITING_CALLS
 
 
@@ -128,13 +135,15 @@ class Call:
 class State:
     """Where a run stands.
 
-    `calls` are the calls of the step in hand: those whose results are not yet in a message. `called` are the names
+    `calls` are the calls of the current step: those whose results are not yet in a message. `called` are the names
     of the tools that ran in this turn, oldest first. `answered` holds the call ids of the newest tool returns in
-    the context, so that an answer sent twice is recognised.
+    the context, so that an answer that is sent twice is recognised. `follow_ups` are messages that were sent with
+    answers; the model reads them after the results.
 
-    `context_tokens` is about how much the model would read now: what the vendor last counted, and an estimate of what
-    came after. `compactions` counts those since the model last replied, and `compacted_to` is what the newest one of
-    the run came down to. `last_round` are the newest calls with their results, seen `rounds` times in a row.
+    `context_tokens` is about the size of the context: the vendor's count of the last prompt plus an estimate of what
+    was added since. `compactions` counts the compactions since the last reply; `compacted_to` is the context's size
+    after the newest compaction of the run. `last_round` are the newest calls with their results, which have come
+    `rounds` times in a row.
     """
 
     loadout: Loadout
@@ -146,8 +155,8 @@ class State:
     compactions: int = 0
     compacted_to: int = 0
     spent: Usage = UNUSED
-    cost_usd: float = 0.0  # of what has a known price
-    unpriced: bool = False  # some of what was spent has none
+    cost_usd: float = 0.0  # of the model calls whose price is known
+    unpriced: bool = False  # True if some model call had no known price
     last_round: tuple[tuple[str, str, str], ...] = ()
     rounds: int = 0
     follow_ups: tuple[Draft, ...] = ()
@@ -157,23 +166,39 @@ class State:
     def waiting(self) -> tuple[Call, ...]:
         return tuple(call for call in self.calls if call.waiting)
 
+    def filled_in(self, name: str) -> Mapping[str, Any]:
+        """The arguments that a tool rule fills in if the model calls this tool now. Rules apply to the server's tools
+        only: a client-side tool gets the model's arguments unchanged."""
+        loadout = self.loadout
+        return {} if name in loadout.client_names else prefilled(loadout.rules, self.called, name)
+
+    @property
+    def shown_whole(self) -> frozenset[str]:
+        """Tools whose calls are streamed only when they are complete: the approval gate judges them by their arguments,
+        or a tool rule changes the arguments."""
+        filled = frozenset(name for name in self.loadout.tools if self.filled_in(name))
+        return self.loadout.judged_late | filled
+
     def with_call(self, changed: Call) -> State:
         return replace(self, calls=tuple(changed if c.call.id == changed.call.id else c for c in self.calls))
 
 
-# ---- what can happen ------------------------------------------------------------------------------------
+# ---- events -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class UserSpoke:
+    """A request with new messages; it starts a turn."""
+
     messages: tuple[Draft, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionsGiven:
-    """A human or client answers waiting calls; `follow_ups` are messages sent along, read after the results.
+    """A person or client answers waiting calls. `follow_ups` are messages sent with the answers; the model reads them
+    after the results.
 
-    Answers that are `partial` may leave calls open for others to answer; the run goes on with the last one.
+    `partial` answers may leave other calls waiting; the run continues when the last one is answered.
     """
 
     answers: tuple[Answer, ...]
@@ -183,17 +208,20 @@ class DecisionsGiven:
 
 @dataclass(frozen=True, slots=True)
 class ModelReplied:
-    """`message_id` was made before the call, so that streamed pieces and the stored message share it."""
+    """The model's reply is complete. `message_id` was made before the model call, so that the streamed pieces and the
+    stored message have the same id."""
 
     reply: Reply
     step_id: str
     message_id: str
-    request_id: str  # the id an approval request of this reply takes
-    price: Price | None = None  # of the model that answered
+    request_id: str  # the message id for an approval request, if this reply needs one
+    price: Price | None = None  # of the model that replied
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFailed:
+    """The model call failed, after all retries and fallback models."""
+
     kind: ModelErrorKind
     message: str
     detail: str | None = None
@@ -201,6 +229,8 @@ class ModelFailed:
 
 @dataclass(frozen=True, slots=True)
 class ToolSettled:
+    """A tool has finished, successfully or not."""
+
     call_id: str
     result: ToolResult
 
@@ -211,8 +241,8 @@ Way = Literal["asked", "all", "truncate"]
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The context was compacted and has about so many tokens now; the model can be asked again. `usage` is the
-    summariser's."""
+    """The context was compacted and has about `context_tokens` now; the model can be called. `usage` is what the
+    summary took."""
 
     context_tokens: int = 0
     usage: Usage = UNUSED
@@ -221,8 +251,8 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFailed:
-    """The context is as it was. With `system_prompt` no compaction can help: the system prompt alone is too long.
-    `kind` is set if a model failed; `usage` is what was spent all the same."""
+    """The context could not be compacted and is unchanged. With `system_prompt` no compaction can help: the system
+    prompt alone is too long. `kind` is set if a model call failed; `usage` is what was spent nevertheless."""
 
     trigger: Trigger
     message: str
@@ -234,8 +264,8 @@ class CompactionFailed:
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """`partial` is what the user has seen of a reply that was still coming. With `rollback` the whole turn disappears
-    from the context instead of being kept as it was seen."""
+    """A client cancels the run. `partial` is the part of an unfinished reply that the user has seen. With `rollback`
+    the whole turn is removed from the context."""
 
     partial: tuple[Part, ...] = ()
     step_id: str | None = None
@@ -246,15 +276,15 @@ class CancelAsked:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A new owner found the run as rows left it; whoever started its calls is gone."""
+    """A worker has taken over the run from a process that is gone, and with it the calls which that had started."""
 
-    request_id: str  # the id a message takes that asks a human about lost calls
+    request_id: str  # the message id for a request that asks a person about lost calls
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpent:
-    """The run's time is over while something is under way. `partial` is what the user has seen of a reply that was
-    still coming. Limits that are reached between steps need no word from outside: `core.limits` sees them."""
+    """The run's time limit was reached while a model call or a tool was running. `partial` is the part of an unfinished
+    reply that the user has seen. `core.run_limits` finds all other limits itself, between steps."""
 
     spent: Spent
     partial: tuple[Part, ...] = ()
@@ -264,7 +294,7 @@ class BudgetSpent:
 
 @dataclass(frozen=True, slots=True)
 class Crashed:
-    """We have a bug: the work on this run raised something nobody expected."""
+    """The server has a bug: the work on this run raised an unexpected exception."""
 
     message: str
 
@@ -284,12 +314,13 @@ Happened = (
 )
 
 
-# ---- what a decision wishes for ---------------------------------------------------------------------------
+# ---- effects and decisions --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """`offered` are the tools the model may call now; `forced` says plain text is not an option."""
+    """Call the model; the result is `ModelReplied` or `ModelFailed`. `offered` are the tools that it may call now;
+    with `forced` it must call one of them."""
 
     offered: tuple[str, ...]
     forced: bool
@@ -297,16 +328,16 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True)
 class RunTools:
-    """Start these calls at once; each comes back as its own `ToolSettled`. Rules may have filled in arguments."""
+    """Start all these calls at the same time; each results in a `ToolSettled`."""
 
     calls: tuple[Call, ...]
-    prefilled: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Make the context smaller; comes back as `Compacted` or `CompactionFailed`. Each `way` takes more than the one
-    before: what the settings ask for, all but the newest exchange, and all but that without a summary."""
+    """Make the context smaller; the result is `Compacted` or `CompactionFailed`. Each `way` removes more than the one
+    before: `asked` follows the compaction settings, `all` summarises everything but the newest exchange, `truncate`
+    drops everything but the newest exchange without a summary."""
 
     trigger: Trigger
     way: Way = "asked"
@@ -317,7 +348,7 @@ Effect = CallModel | RunTools | Compact
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a run failed, as clients read it in `metadata.error` and in the stream's error record."""
+    """Why a run failed; clients read it in `metadata.error` and in the stream's error event."""
 
     error_type: str
     message: str
@@ -329,7 +360,8 @@ RulingKind = Literal["approved", "edited", "denied", "answered", "allowed", "ref
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What was decided about one call, for the audit log. `by` is set where not the request's sender decided."""
+    """What was decided about one call, for the audit log. `by` is set if a policy or an allowance decided it rather
+    than the sender of the request."""
 
     call: Call
     kind: RulingKind
@@ -339,7 +371,8 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows: messages to append, ledger rows to write, effects to perform, and why to rest, if so."""
+    """What follows from an event: messages to append, calls to write to the ledger, effects to perform, and the stop
+    reason if the run stops."""
 
     state: State
     messages: tuple[Draft, ...] = ()
@@ -348,5 +381,5 @@ class Decision:
     stop: StopReason | None = None
     failure: Failure | None = None
     rulings: tuple[Ruling, ...] = ()
-    rollback: bool = False  # take the turn's messages out of the context
+    rollback: bool = False  # remove the turn's messages from the context
     spent: Spent | None = None  # the limit that made the run stop

@@ -13,95 +13,102 @@ from collections.abc import AsyncGenerator, Sequence
 
 from holdfast.core.errors import ConversationBusy, PendingApproval
 from holdfast.core.records import Actor, Run
-from holdfast.core.request import RunRequest
-from holdfast.engine.accepting import accept, denying_what_waits, enqueue, leave
-from holdfast.engine.feed import Batch
-from holdfast.engine.once import earlier, once
-from holdfast.engine.pictures import with_pictures
-from holdfast.engine.stopping import Wish, stop_all
-from holdfast.engine.wiring import Wiring
-from holdfast.engine.work import Dead, Work, nobody_known
-from holdfast.ports.runs import KnownRequest, StaleSituation
+from holdfast.core.run_request import RunRequest
+from holdfast.engine.cancel.cancel_runs import CancelRequest, cancel_all
+from holdfast.engine.dependencies import Dependencies
+from holdfast.engine.idempotency import earlier_run, once
+from holdfast.engine.input_images import with_images
+from holdfast.engine.run.accept import accept, accept_for_others, enqueue, with_denials
+from holdfast.engine.run.session import MAX_ATTEMPTS, retry_if_stale
+from holdfast.engine.run.worker import CrashedOwners, Worker, no_crashed_owners
+from holdfast.engine.stream.feed import Batch
+from holdfast.ports.stores.run_store import KnownRequest
 
-MAX_LOOKS = 5  # how often a conversation may change between looking at it and writing to it
 INTERRUPTING = "a new message came"
 
 
 class Engine:
-    def __init__(self, wiring: Wiring) -> None:
-        self._wiring = wiring
-        self.work = Work(wiring)
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
+        self.worker = Worker(deps)
 
-    async def open(self, *, alone: bool, dead: Dead = nobody_known) -> None:
+    async def open(self, *, alone: bool, crashed: CrashedOwners = no_crashed_owners) -> None:
         """Begin to take up what nobody drives; see `Work.open`."""
-        await self.work.open(alone=alone, dead=dead)
+        await self.worker.open(alone=alone, crashed=crashed)
 
     def stop_taking(self) -> None:
         """Begin no run from now on: this process is about to leave."""
-        self.work.stop_taking()
+        self.worker.drain()
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Let runs finish for a while, then hand them over."""
-        await self.work.close(grace_seconds)
+        await self.worker.close(grace_seconds)
 
     # ---- accepting ------------------------------------------------------------------------------------------------
 
-    async def start(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
+    async def start(self, actor: Actor, conversation_id: str, request: RunRequest, *, is_retry: bool = False) -> Run:
         """Accept a request and begin to drive it. Raises what is wrong with it, and then nothing has changed. A request
-        that was accepted before is not accepted again: its run is given."""
-        if not request.keys:
+        that was accepted before is not accepted again: its run is returned. With `is_retry` the client's library says
+        that it has sent this request before."""
+        if not request.keys and not is_retry:
             return await self._start(actor, conversation_id, request)
         return await once(
-            lambda: earlier(self._wiring.store, conversation_id, request),
+            lambda: earlier_run(self._deps, actor, conversation_id, request, is_retry=is_retry),
             lambda: self._start(actor, conversation_id, request),
         )
 
     async def _start(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
-        request = await with_pictures(request, self._wiring.pictures)
-        for _ in range(MAX_LOOKS):
+        request = await with_images(request, self._deps.images)
+        for _ in range(MAX_ATTEMPTS):
             try:
-                if self.work.room > 0:
-                    accepted = await accept(self._wiring, actor, conversation_id, request)
-                    self.work.drive(accepted, request)
-                    return accepted.run
-                run = await leave(self._wiring, actor, conversation_id, request)
-                self.work.look_soon()
-                return run
-            except StaleSituation:
-                self._wiring.contexts.forget(conversation_id)
+                return await self._accept(actor, conversation_id, request)
             except PendingApproval:
                 if request.when_busy == "queue":
                     return await self._queued(actor, conversation_id, request)
                 if request.when_busy == "reject":
                     raise
-                request = await denying_what_waits(self._wiring, conversation_id, request)
+                request = await with_denials(self._deps, conversation_id, request)
             except ConversationBusy as busy:
                 if request.when_busy == "queue":
                     return await self._queued(actor, conversation_id, request)
                 if request.when_busy != "interrupt":
                     raise
                 if busy.run_id is None:
-                    continue  # another message came in between; who that was, the next look says
-                if not await self.cancel(await self._wiring.store.run(busy.run_id), actor.user_id, INTERRUPTING):
+                    continue  # another message came in between; the next attempt finds its run
+                if not await self.cancel(await self._deps.store.run(busy.run_id), actor.user_id, INTERRUPTING):
                     raise
         raise ConversationBusy(None)
 
+    async def _accept(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
+        """Here if this process has room for another run, else for the others."""
+
+        async def attempt() -> Run:
+            if self.worker.free_slots <= 0:
+                run = await accept_for_others(self._deps, actor, conversation_id, request)
+                self.worker.poll_soon()
+                return run
+            accepted = await accept(self._deps, actor, conversation_id, request)
+            self.worker.drive(accepted, request)
+            return accepted.run
+
+        return await retry_if_stale(self._deps, conversation_id, attempt)
+
     async def _queued(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
-        run = await enqueue(self._wiring, actor, conversation_id, request)
-        self.work.queued_in(conversation_id)
+        run = await enqueue(self._deps, actor, conversation_id, request)
+        self.worker.run_queued(conversation_id)
         return run
 
     async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
         """The run that a request with one of these names became."""
-        return await self._wiring.store.known_request(conversation_id, keys)
+        return await self._deps.store.known_request(conversation_id, keys)
 
     async def run(self, run_id: str) -> Run:
         """The run as it is now."""
-        return await self._wiring.store.run(run_id)
+        return await self._deps.store.run(run_id)
 
     def follow(self, run_id: str, after: int = 0, idle_seconds: float | None = None) -> AsyncGenerator[Batch, None]:
         """The run's records after a cursor, live to its end; an empty batch whenever nothing came for so long."""
-        return self._wiring.feed.follow(run_id, after, idle_seconds)
+        return self._deps.feed.follow(run_id, after, idle_seconds)
 
     # ---- cancelling -------------------------------------------------------------------------------------------------
 
@@ -115,4 +122,4 @@ class Engine:
         self, runs: Sequence[Run], by: str | None = None, reason: str | None = None, *, rollback: bool = False
     ) -> dict[str, bool]:
         """Stop any number of runs; what became of each, by its id."""
-        return await stop_all(self._wiring, self.work, runs, Wish(by, reason, rollback))
+        return await cancel_all(self._deps, self.worker, runs, CancelRequest(by, reason, rollback))

@@ -1,4 +1,5 @@
-"""The one guarded HTTP client for everything fetched or posted on a user's behalf. Start with `client`.
+"""The guarded HTTP client, for every URL that a user gives: it refuses addresses that are not public.
 
-Reached only through `ports.outbound`; nothing else of ours may open a connection to an address that a user gave.
+Other packages use it through `ports.outbound`; nothing else may connect to an address that a user gave. Start with
+`guarded_client`. Model vendors that the operator configures are not called through here.
 """

@@ -1,1 +1,4 @@
-"""The promises between the engine and its adapters. Protocols and the values that cross them, nothing else."""
+"""Interfaces between the engine and its adapters: protocols, and the values that are passed through them.
+
+Implementations belong in `storage`, `providers`, `tools`, `bus` and `outbound`; nothing here does I/O.
+"""

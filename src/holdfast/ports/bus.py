@@ -1,8 +1,7 @@
-"""The promise of the bus: hints between processes that share a database.
+"""The interface of the message bus, which carries hints between server processes that share a database.
 
-A hint says where to look, never what is true: whoever hears one reads the rows. A hint that is lost costs a little
-time, because everybody who waits for hints also looks on their own now and then; one that comes twice costs a look.
-So telling never waits and never fails.
+A hint says only that something has changed; its receiver reads the database for the facts. A lost hint costs a little
+time, because every receiver also polls; a duplicate hint costs one extra query. So sending never waits and never fails.
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 HintKind = Literal[
-    "work",  # runs wait for somebody to drive them; about a conversation: one waits behind the run that holds it
-    "moved",  # about a run: its log has grown, or it rests
-    "cancel",  # about a run: somebody has asked to cancel it
+    "work",  # runs wait for a worker; with a conversation id: a run is queued behind that conversation's active run
+    "moved",  # with a run id: the run's event log has grown, or the run rests
+    "cancel",  # with a run id: a cancel of the run was requested
 ]
 Listener = Callable[[HintKind, str], None]
 
 
 class Bus(Protocol):
     def tell(self, kind: HintKind, about: str) -> None:
-        """Tell all other processes, soon."""
+        """Send a hint to all other processes in the background."""
         ...
 
     def hear(self, listener: Listener) -> None:
-        """Call this for each hint of another process, on the event loop."""
+        """Call `listener` on the event loop for each hint from another process."""
         ...
 
     async def open(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Time, as an argument. The real clock is `SystemClock`; tests move a `FakeClock` by hand."""
+"""The clock interface, so that tests can control time: `SystemClock` is real, `testing.clock.FakeClock` is not."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The wall clock, UTC."""
+        """The current time in UTC."""
         ...
 
     def monotonic_ns(self) -> int:
-        """For durations."""
+        """A monotonic time for measuring durations."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...

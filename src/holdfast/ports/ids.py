@@ -1,6 +1,6 @@
-"""New identifiers: a prefix that says what it names, and a random uuid.
+"""Makes new ids: a prefix for the kind of record and a random uuid.
 
-`make_uuid` is where chance comes in; the simulator puts a seeded one in its place, so that a history can be replayed.
+`make_uuid` is the only source of randomness; the simulator replaces it with a seeded one so that histories repeat.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID, uuid4
 
-from holdfast.core.outward import id_before
+from holdfast.core.conversation.wire_messages import id_before
 
 make_uuid: Callable[[], UUID] = uuid4
 
@@ -18,7 +18,7 @@ def new_id(prefix: str) -> str:
 
 
 def new_reply_ids() -> tuple[str, str]:
-    """Ids for a model reply: the message's own, and one less for the approval request it may become."""
+    """Two ids for a model reply: its message id, and that id minus one for an approval request."""
     while True:
         message_id = new_id("message")
         request_id = id_before(message_id)

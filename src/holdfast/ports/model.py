@@ -1,6 +1,6 @@
-"""The promise of a model provider, and of the directory that finds one by handle.
+"""The interface of a model provider, and of the directory that finds a model by its handle.
 
-Implemented in `providers/`; the shipped contract suite (`holdfast.testing.model_contract`) checks every one.
+Implemented in `providers/`; the contract suite `holdfast.testing.model_contract` checks every implementation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from holdfast.core.model import Delta, ModelInfo, ModelRequest
 
 
 class Model(Protocol):
-    """One provider's wire, ready to be called."""
+    """A configured provider that can be called."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Call the model. Yields deltas in order, `ReplyDone` last; raises `ModelError` otherwise.
@@ -23,11 +23,11 @@ class Model(Protocol):
         ...
 
     def payload(self, request: ModelRequest) -> Mapping[str, Any]:
-        """The body that `stream` sends for this request: the vendor's own words, without any credential."""
+        """The request body that `stream` sends to the vendor for this request, without credentials."""
         ...
 
     async def list_models(self) -> Sequence[ModelInfo]:
-        """What this provider offers now. Raises `ModelError` if it cannot be asked."""
+        """The models that this provider offers now. Raises `ModelError` if it does not respond."""
         ...
 
     async def close(self) -> None: ...
@@ -35,23 +35,23 @@ class Model(Protocol):
 
 @runtime_checkable
 class CountsTokens(Protocol):
-    """A provider whose vendor counts a request without answering it. Slow: never asked on the path of a run."""
+    """A provider whose vendor can count the tokens of a request. That is slow, so runs never use it."""
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """The tokens of the whole prompt. Raises `ModelError` if the vendor cannot be asked."""
+        """The tokens of the whole prompt. Raises `ModelError` if the vendor does not respond."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A handle resolved: whom to call, and what is known about the model."""
+    """A resolved handle: the provider to call, and what is known about the model."""
 
     model: Model
     info: ModelInfo
 
 
 class ModelDirectory(Protocol):
-    """Finds models by handle (`openai/gpt-4o-mini`) among the server's own providers and those of an organisation."""
+    """Finds models by handle (`openai/gpt-4o-mini`) among the server's providers and those of an organisation."""
 
     async def find(self, handle: str, org_id: str) -> FoundModel:
         """Raises `UnknownHandle` if there is none."""

@@ -1,7 +1,7 @@
-"""The promise of the one way out: HTTP to addresses that users give us, which we do not trust.
+"""The interface of the guarded HTTP client for URLs that users supply and that are not trusted.
 
-Whoever implements it never lets a request reach an address inside (loopback, private networks, cloud metadata) unless
-the operator allows that, also not by a redirect or by a name that resolves there. It bounds what it reads and how long.
+An implementation never connects to an internal address (loopback, private networks, cloud metadata) unless the operator
+allows it, also not through a redirect or a host name that resolves there. It limits the response's size and duration.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from holdfast.core.errors import AskedWrongly, TryLater
 
 
 class AddressRefused(AskedWrongly):
-    """The URL leads where we do not go; trying again leads there again."""
+    """The URL leads to an address that is not allowed; a retry does not help."""
 
 
 class Unreachable(TryLater):
-    """Nobody answered, or not in time."""
+    """The host did not respond, or not in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class OutboundRequest:
 
 @dataclass(frozen=True, slots=True)
 class OutboundAnswer:
-    """`whole` is false if the body was longer than asked for and the rest was not read."""
+    """A response. `whole` is false if the body was longer than `max_bytes` and the rest was not read."""
 
     status: int
     headers: Mapping[str, str]
@@ -45,17 +45,17 @@ class OutboundAnswer:
 
 class Outbound(Protocol):
     async def send(self, request: OutboundRequest) -> OutboundAnswer:
-        """Raises `AddressRefused` or `Unreachable`; any status is an answer."""
+        """Send a request. Raises `AddressRefused` or `Unreachable`; an HTTP error status does not raise."""
         ...
 
     async def close(self) -> None: ...
 
 
 class AddressBook(Protocol):
-    """For whoever has to make the connection itself, with a library that knows nothing of our rules."""
+    """Resolves host names to allowed addresses, for callers that connect with a library of their own."""
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """Where the name leads, checked: connect to one of these and look nothing up again.
+        """The allowed addresses of this host. Connect to one of them without another DNS lookup.
 
         Raises `AddressRefused` or `Unreachable`."""
         ...

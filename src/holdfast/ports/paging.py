@@ -1,4 +1,4 @@
-"""A page of a listing, as clients ask for it: cursors are ids, and mean a place in the asked sort order."""
+"""`Page`: the paging parameters of a listing. A cursor is the id of a record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Order = Literal["asc", "desc"]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`after` and `before` are relative to the order: after X come the items that follow X in it."""
+    """`after` and `before` are relative to `order`: `after=X` selects the records that follow X in that order."""
 
     limit: int = 50
     order: Order = "desc"

@@ -1,8 +1,8 @@
-"""The promise of whatever runs tools.
+"""The interface of the toolbox, which runs tools: the job it gets and the outcome it returns.
 
-`run` is given one call that is allowed and already in the ledger as started. Cancelling the awaiting task must
-kill everything the tool started before the cancellation gets out; nothing of it may survive.
-A tool that fails is an outcome with status `error`, not an exception: exceptions are our own bugs.
+`run` gets one call that is allowed and already stored as started. If the awaiting task is cancelled, `run` must kill
+every process of the tool before it raises CancelledError. A tool that fails is an outcome with status `error`; an
+exception means a bug in Holdfast.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from holdfast.core.messages import Image, ReturnStatus, Text
+from holdfast.core.conversation.messages import Image, ReturnStatus, Text
 from holdfast.core.records import Block
 
 
 @dataclass(frozen=True, slots=True)
 class ToolLimits:
-    """Every tool is bounded; `None` takes the server's default."""
+    """The resource limits of one tool call."""
 
     wall_seconds: float = 60.0
     cpu_seconds: int = 60
@@ -30,7 +30,7 @@ class ToolLimits:
 
 @dataclass(frozen=True, slots=True)
 class ToolJob:
-    """Everything a tool gets: its source, arguments, declared environment, key and a view of the agent."""
+    """Everything that is needed to run a tool once: its source, arguments, environment, idempotency key and agent."""
 
     call_id: str
     name: str
@@ -49,16 +49,16 @@ class ToolJob:
     org_id: str = ""
     blocks: tuple[Block, ...] = ()
     limits: ToolLimits = field(default_factory=ToolLimits)
-    packages: tuple[str, ...] = ()  # folders with installed packages, built already; shown read-only
-    tell: Callable[[str], None] | None = None  # what the call waits for, in words for whoever watches the run
+    packages: tuple[str, ...] = ()  # folders with the installed packages; mounted read-only
+    tell: Callable[[str], None] | None = None  # reports what the call waits for, as a text for the run's stream
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEdit:
-    """A change of one memory block, made by a tool and written in one transaction with the tool's result.
+    """A change of one memory block by a tool, written in one transaction with the tool's result.
 
-    It counts only if the block is still what the tool saw (`before`); what somebody wrote meanwhile is never lost.
-    Without `before` the block is new and gets attached to the agent; without `after` the agent lets go of it.
+    It is written only if the block still equals `before`, so a concurrent change is never overwritten. Without `before`
+    the block is new and is attached to the agent; without `after` the block is detached from the agent.
     """
 
     before: Block | None
@@ -67,14 +67,14 @@ class MemoryEdit:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What came of it. `content` is what the model reads; `edits` are written together with the result."""
+    """The result of a tool run. The model reads `content`; `edits` are written together with the result."""
 
     status: ReturnStatus
     content: str | tuple[Text | Image, ...]
     stdout: tuple[str, ...] = ()
     stderr: tuple[str, ...] = ()
     edits: tuple[MemoryEdit, ...] = ()
-    tier: str | None = None  # how well the tool was confined, if it ran in a process of its own
+    tier: str | None = None  # the sandbox's isolation tier, if the tool ran in a sandbox
 
 
 class Toolbox(Protocol):

@@ -1,9 +1,9 @@
-"""Finds models by handle among the server's own providers and those an organisation brought, and lists them all.
+"""Finds a model by its handle, among the server's own providers and those an organisation brought, and lists them all.
 
-Listings are asked of the providers when they are needed and kept for a while. One provider that cannot be asked does
-not hide the others, and a model named at it is taken on trust: its own server will say if it does not exist.
-`find` is on the path of every model call, so it answers from what is kept and asks again only for a name it has not
-seen. The server's own names come first; what is not among them is looked for among the organisation's (`kept`).
+Listings are fetched from the providers on demand and cached for a minute. A provider whose listing fails does not hide
+the others, and any model name is accepted for it: the vendor's server rejects the call if the model does not exist.
+`find` is on the path of every model call, so it answers from the cache and refreshes only for an unknown name. The
+server's own providers come first; other names are looked up among the organisation's (`brought_providers`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Protocol
 from holdfast.core.errors import ModelError, UnknownHandle
 from holdfast.core.model import ModelInfo
 from holdfast.ports.model import FoundModel, Model
-from holdfast.providers.on_trust import on_trust
+from holdfast.providers.unlisted_models import unlisted_model
 
 LISTING_SECONDS = 60.0
-RETRY_SECONDS = 5.0  # after a provider could not be asked
+RETRY_SECONDS = 5.0  # after a listing failed
 
-# Clients in the field write `openai/…` also where a custom base URL made the provider `openai-proxy`.
+# Existing clients write `openai/…` even where a custom base URL makes the provider `openai-proxy`.
 ALIASES = {"openai": "openai-proxy", "gemini": "google_ai", "google": "google_ai"}
 TYPES = {"openai-proxy": "openai"}
 
@@ -35,18 +35,18 @@ class Brought(Protocol):
 
 
 class _Provider:
-    """One provider with what it offered last."""
+    """One provider with its last listing."""
 
     def __init__(self, name: str, model: Model) -> None:
         self.name = name
         self.model = model
         self.listed: dict[str, ModelInfo] = {}
         self._fresh_until: float | None = None
-        self._asking = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
 
     async def refresh(self, clock: Callable[[], float], keep_seconds: float) -> None:
-        """Ask again if the listing is old. What was known stays known while the provider cannot be asked."""
-        async with self._asking:
+        """Fetch the listing again if it is stale. If that fails, the old listing is kept."""
+        async with self._refresh_lock:
             if self._fresh_until is not None and clock() < self._fresh_until:
                 return
             try:
@@ -84,7 +84,7 @@ class Directory:
         if info is None:
             if provider.listed:
                 raise await self._unknown(handle, org_id)
-            info = on_trust(provider.name, TYPES.get(provider.name, provider.name), model)
+            info = unlisted_model(provider.name, TYPES.get(provider.name, provider.name), model)
         return FoundModel(provider.model, info)
 
     async def _find_brought(self, handle: str, org_id: str | None) -> FoundModel:
@@ -97,8 +97,8 @@ class Directory:
         return found
 
     async def list_models(self, org_id: str | None = None) -> Sequence[ModelInfo]:
-        asked = [one.refresh(self._clock, self._keep_seconds) for one in self._providers.values()]
-        await asyncio.gather(*asked)
+        refreshes = [one.refresh(self._clock, self._keep_seconds) for one in self._providers.values()]
+        await asyncio.gather(*refreshes)
         own = [info for provider in self._providers.values() for info in provider.listed.values()]
         if self._brought is None or org_id is None:
             return own

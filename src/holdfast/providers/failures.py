@@ -1,8 +1,8 @@
-"""What a vendor's failure means: HTTP statuses and error objects turned into `ModelError` kinds.
+"""Turns a vendor's failures (HTTP statuses and error objects) into `ModelError`s of a known kind.
 
-Used by `http` for responses that are not 200, and by the decoders for error events that come mid-stream with
-HTTP 200. Vendors disagree on codes, so a status gives the kind and the error's own words may refine it: a 400
-that says the prompt is too long is a `context_overflow`, a 429 that says the account is empty is
+Used by `http.client` for responses that are not 200, and by the decoders for error events that arrive in the middle of
+a stream with HTTP 200. Vendors disagree on codes, so the status gives the kind and the error's text may refine it: a
+400 that says the prompt is too long is a `context_overflow`, a 429 that says the account is empty is
 `llm_insufficient_credits`.
 """
 
@@ -27,7 +27,7 @@ _BY_STATUS: dict[int, ModelErrorKind] = {
     403: "llm_authentication",
     408: "llm_timeout",
     413: "context_overflow",
-    424: "llm_error",  # Bedrock's own word for a model that failed
+    424: "llm_error",  # Bedrock: the model failed
     429: "llm_rate_limit",
     503: "llm_overloaded",
     504: "llm_timeout",
@@ -81,14 +81,14 @@ _OVERFLOW = re.compile(
 )
 
 
-class Fleeting(ModelError):
-    """A failure that is worth another try as long as nothing of the reply was passed on, whatever its kind."""
+class TransientError(ModelError):
+    """A failure that may be retried while no part of the reply has been forwarded, whatever its kind."""
 
     def __init__(self, kind: ModelErrorKind, message: str, *, detail: str | None = None) -> None:
         super().__init__(kind, message, detail=detail, retryable=True)
 
 
-class Dropped(Fleeting):
+class Dropped(TransientError):
     """The connection failed or broke."""
 
     def __init__(self, message: str, *, detail: str | None = None) -> None:
@@ -98,23 +98,26 @@ class Dropped(Fleeting):
 def from_response(vendor: str, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     """The error of a response that is not a success."""
     error = _error_object(body)
-    said = str(error.get("message") or body.decode("utf-8", "replace") or "no details given")
+    message = str(error.get("message") or body.decode("utf-8", "replace") or "no details given")
     kind = _kind_of_status(status)
     if kind in ("llm_rate_limit", "llm_bad_request", "llm_error"):
-        kind = _refined(error, said, otherwise=kind)
+        kind = _refined(error, message, otherwise=kind)
     wait = retry_after(headers)
     return _error(
-        vendor, kind, f"HTTP {status}: {said}", retry_after_seconds=_told_wait(error) if wait is None else wait
+        vendor,
+        kind,
+        f"HTTP {status}: {message}",
+        retry_after_seconds=_google_retry_delay(error) if wait is None else wait,
     )
 
 
 def unfinished(vendor: str) -> ModelError:
-    """The bytes have ended and the terminal event has not come: a break that only looks like an end."""
+    """The error for a stream that ended without its terminal event: the connection broke, the reply is not complete."""
     return Dropped(f"{vendor}: the stream ended without its terminal event.")
 
 
 def read_event(vendor: str, data: bytes) -> Any:
-    """What an event says. Raises `ModelError` for one that is no JSON."""
+    """An event's JSON. Raises `ModelError` if it is not JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as broken:
@@ -125,11 +128,11 @@ def from_event(vendor: str, error: Any) -> ModelError:
     """The error of an error object that arrived inside a stream."""
     if not isinstance(error, Mapping):
         error = {"message": str(error)}
-    said = str(error.get("message") or "no details given")
+    message = str(error.get("message") or "no details given")
     code = error.get("code")
     if isinstance(code, int) and code >= 400:
-        return _error(vendor, _refined(error, said, otherwise=_kind_of_status(code)), said)
-    return _error(vendor, _refined(error, said, otherwise=_kind_of_names(error) or "llm_error"), said)
+        return _error(vendor, _refined(error, message, otherwise=_kind_of_status(code)), message)
+    return _error(vendor, _refined(error, message, otherwise=_kind_of_names(error) or "llm_error"), message)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -137,22 +140,22 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:
             return max(0.0, float(milliseconds) / 1000)
-        said = headers.get("retry-after")
-        if said is None:
+        value = headers.get("retry-after")
+        if value is None:
             return None
-        if said.strip().replace(".", "", 1).isdigit():
-            return float(said)
-        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+        if value.strip().replace(".", "", 1).isdigit():
+            return float(value)
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
         return None
 
 
-def _error(vendor: str, kind: ModelErrorKind, said: str, *, retry_after_seconds: float | None = None) -> ModelError:
-    said = said.strip()
+def _error(vendor: str, kind: ModelErrorKind, message: str, *, retry_after_seconds: float | None = None) -> ModelError:
+    message = message.strip()
     return ModelError(
         kind,
-        f"{vendor}: {said[:500]}",
-        detail=said[:DETAIL_CHARS],
+        f"{vendor}: {message[:500]}",
+        detail=message[:DETAIL_CHARS],
         retryable=kind in RETRYABLE,
         retry_after_seconds=retry_after_seconds,
     )
@@ -166,21 +169,21 @@ def _kind_of_names(error: Mapping[str, Any]) -> ModelErrorKind | None:
     return _BY_NAME.get(str(error.get("code"))) or _BY_NAME.get(str(error.get("type")))
 
 
-def _refined(error: Mapping[str, Any], said: str, *, otherwise: ModelErrorKind) -> ModelErrorKind:
+def _refined(error: Mapping[str, Any], message: str, *, otherwise: ModelErrorKind) -> ModelErrorKind:
     named = _kind_of_names(error)
     if named in _REFINED:
         return named
-    if otherwise in ("llm_bad_request", "llm_error") and _OVERFLOW.search(said):  # local servers answer 500 to it
+    if otherwise in ("llm_bad_request", "llm_error") and _OVERFLOW.search(message):  # local servers send 500 for it
         return "context_overflow"
-    if otherwise == "llm_bad_request" and "credit balance" in said:  # Anthropic's empty account is a 400
+    if otherwise == "llm_bad_request" and "credit balance" in message:  # Anthropic sends 400 for an empty account
         return "llm_insufficient_credits"
-    if otherwise == "llm_bad_request" and "API key not valid" in said:  # and so is Google's wrong key
+    if otherwise == "llm_bad_request" and "API key not valid" in message:  # Google sends 400 for a wrong key
         return "llm_authentication"
     return otherwise
 
 
-def _told_wait(error: Mapping[str, Any]) -> float | None:
-    """Google tells the wait inside the error: `details: [{"retryDelay": "34s"}]`."""
+def _google_retry_delay(error: Mapping[str, Any]) -> float | None:
+    """The wait that Google puts inside the error: `details: [{"retryDelay": "34s"}]`."""
     details = error.get("details")
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, Mapping) and (found := _DELAY.fullmatch(str(detail.get("retryDelay")))):
@@ -189,16 +192,16 @@ def _told_wait(error: Mapping[str, Any]) -> float | None:
 
 
 def _error_object(body: bytes) -> Mapping[str, Any]:
-    """The error inside a body: `{"error": {...}}` of both vendors, or FastAPI's `{"detail": ...}`."""
+    """The error object in a body: the value of `error`, or the body itself; Google sends a list of one."""
     try:
-        said = orjson.loads(body)
+        parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
         return {}
-    if isinstance(said, list) and said:
-        said = said[0]
-    if not isinstance(said, dict):
+    if isinstance(parsed, list) and parsed:
+        parsed = parsed[0]
+    if not isinstance(parsed, dict):
         return {}
-    error = said.get("error", said)
+    error = parsed.get("error", parsed)
     if isinstance(error, dict):
         return error
     return {"message": str(error)}

@@ -1,9 +1,9 @@
-"""What well-known models cost, in US dollars for a million tokens: data, for budgets by cost.
+"""List prices of well-known models, in US dollars for a million tokens, for budgets by cost.
 
-These are list prices as we knew them in autumn 2026, not checked against the vendors' pages, for the standard tier and
-prompts of ordinary length; nobody's discounts are known here. A model goes by its exact name, a date behind it
-ignored: what comes after `gpt-5` need not cost what `gpt-5` does. One that is not listed has no price; then a cost
-budget does not count it, and its run says so.
+The prices are as we knew them in autumn 2026, not checked against the vendors' pages, for the standard tier and prompts
+of ordinary length; discounts are not considered. A model is found by its exact name, ignoring a date at its end: a
+successor of `gpt-5` may have another price. A model that is not listed has no price; a cost budget then does not count
+it, and its run says so.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 
 from holdfast.core.budget import Price
-from holdfast.providers.windows import own_name
+from holdfast.providers.model_limits import own_name
 
-_ISSUE = re.compile(r"(-\d{8}|-\d{4}-\d\d-\d\d|-\d{3}|-latest)?(-v\d+)?([:@].*)?$")
+_RELEASE_SUFFIX = re.compile(r"(-\d{8}|-\d{4}-\d\d-\d\d|-\d{3}|-latest)?(-v\d+)?([:@](?s:.*))?$")
 
 _PRICES: dict[str, Price] = {
     "gpt-3.5-turbo": Price(0.50, 1.50),
@@ -56,4 +56,4 @@ _PRICES: dict[str, Price] = {
 
 
 def price_of(model: str) -> Price | None:
-    return _PRICES.get(_ISSUE.sub("", own_name(model), count=1))
+    return _PRICES.get(_RELEASE_SUFFIX.sub("", own_name(model), count=1))

@@ -1,8 +1,8 @@
-"""Counting tokens with the model's own tokenizer, where we have it.
+"""Counts tokens with the model's own tokenizer where it is published, and estimates them otherwise.
 
-The vocabularies come inside a wheel (docs/decisions/0020), so nothing is fetched; each is loaded with its first text. A
-model whose tokenizer nobody has published (Claude) and one that we do not know get the estimate of `core.tokens`. Used
-for what people look at and where a compaction hangs on it, never on the path of a run.
+The vocabularies come inside a wheel (docs/decisions/0020), so nothing is downloaded; each is loaded on first use. A
+model whose tokenizer is not published (Claude) and an unknown model get the estimate of
+`core.conversation.token_estimate`. Used for the context page and for compaction, never on the path of a run.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import lru_cache
 
 from splintr import AnyTokenizer, Tokenizer
 
-from holdfast.core import tokens
-from holdfast.providers.windows import own_name
+from holdfast.core.conversation import token_estimate
+from holdfast.providers.model_limits import own_name
 
-# The first pattern that the model's name begins with wins.
+# The first pattern that matches the start of the model's name wins.
 _VOCABULARIES = (
     (r"gpt-oss", "gpt_oss"),
     (r"gpt-4o|gpt-4\.1|gpt-4\.5|gpt-[5-9]|chatgpt|o[1-9]", "o200k_base"),
@@ -25,7 +25,7 @@ _VOCABULARIES = (
     (r"qwen|qwq", "qwen3"),
     (r"deepseek", "deepseek_v3"),
     (r"mistral|ministral|mixtral|codestral|magistral|devstral|pixtral", "mistral_v3"),
-    (r"gemma|gemini", "gemma3"),  # one family: Gemini's own vocabulary is not published
+    (r"gemma|gemini", "gemma3"),  # Gemini's own vocabulary is not published; Gemma is of the same family
     (r"kimi", "kimi_k2"),
     (r"glm", "glm4"),
     (r"phi-?4", "phi4"),
@@ -36,7 +36,7 @@ _VOCABULARIES = (
 def count(model: str, text: str) -> int:
     """Tokens of a text as this model reads it."""
     vocabulary = _vocabulary(model)
-    return tokens.of_text(text) if vocabulary is None else len(_tokenizer(vocabulary).encode_ordinary(text))
+    return token_estimate.of_text(text) if vocabulary is None else len(_tokenizer(vocabulary).encode_ordinary(text))
 
 
 def _vocabulary(model: str) -> str | None:

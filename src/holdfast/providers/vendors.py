@@ -1,38 +1,51 @@
-"""The vendors, as one table: what each is called, which wire it speaks, where it is, and how it bends the wire.
+"""The table of model vendors: their names, the API each speaks, its address, and its deviations from that API.
 
-The type is the name that clients know the vendor by (letta-client's `ProviderType`, and a few more), and the front of
-its models' handles. A vendor without a base URL is one's own server, so its URL must be given. The environment's
-variables for each are in `settings/vendors.py`, joined to this table by `variable`; a test holds the two together.
+The type is the name that clients know the vendor by (letta-client's `ProviderType`, and a few more), and the prefix of
+its models' handles. A vendor without a base URL is a self-hosted server, so its URL must be given. The environment
+variables of each vendor are in `settings/vendors.py`, joined to this table by `variable`; a test compares the two.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from holdfast.providers.quirks import COMPATIBLE, OPENAI, Quirks
+from holdfast.providers.openai.quirks import COMPATIBLE, OPENAI, Quirks
 
-WireName = Literal["openai", "openai_chat", "anthropic", "gemini", "azure", "bedrock", "vertex", "demo"]
+ApiName = Literal["openai", "openai_chat", "anthropic", "gemini", "azure", "bedrock", "vertex", "demo"]
 Listing = Literal["models", "ollama", "lmstudio", "llamacpp"]
+
+# The module of each API, below this package; imported when the first provider that speaks it is made.
+API_MODULES: Mapping[ApiName, str] = {
+    "openai": "openai.openai",
+    "openai_chat": "openai.chat_completions",
+    "anthropic": "anthropic.anthropic",
+    "gemini": "gemini.gemini",
+    "azure": "clouds.azure",
+    "bedrock": "clouds.bedrock",
+    "vertex": "clouds.vertex",
+    "demo": "demo.demo_model",
+}
 
 
 class Vendor(NamedTuple):
-    """`needs` are the values that it cannot do without (`api_key`, `base_url`, names of extras); `a|b` is either."""
+    """`needs` are the required values (`api_key`, `base_url`, names of extras); `a|b` means one of the two."""
 
     type: str
-    wire: WireName
+    api: ApiName
     base_url: str | None = None
     needs: tuple[str, ...] = ("api_key",)
     quirks: Quirks = COMPATIBLE
-    variable: str = ""  # the front of its variables, where that is not the type
+    variable: str = ""  # the prefix of its environment variables, if that is not the type
     listing: Listing = "models"
-    path: str = ""  # what an own server's URL must end with; it is added if it does not
+    path: str = ""  # the path that a self-hosted server's URL must end with; added if it is missing
 
 
-_OWN = ("base_url",)
+_SELF_HOSTED = ("base_url",)
 
 _ALL = (
-    # openai: one's own server at OPENAI_BASE_URL needs no key, see `catalog.build`.
+    # openai: a private server at OPENAI_BASE_URL needs no key, see `factory.configured`.
     Vendor("openai", "openai", "https://api.openai.com/v1", quirks=OPENAI),
     Vendor("anthropic", "anthropic", "https://api.anthropic.com"),
     Vendor("google_ai", "gemini", "https://generativelanguage.googleapis.com/v1beta", variable="gemini"),
@@ -55,14 +68,14 @@ _ALL = (
         "mistral",
         "openai_chat",
         "https://api.mistral.ai/v1",
-        # It refuses fields it does not know; ids of calls are nine letters or digits.
+        # It rejects unknown fields, and call ids must be nine letters or digits.
         quirks=Quirks(refuses=frozenset({"stream_options", "verbosity"}), takes_effort=re.compile(r"(?!)"), id_chars=9),
     ),
     Vendor(
         "deepseek",
         "openai_chat",
         "https://api.deepseek.com/v1",
-        # Thinking with tools wants its reasoning back. https://api-docs.deepseek.com/guides/thinking_mode
+        # With tools, its thinking models need their reasoning sent back. https://api-docs.deepseek.com/guides/thinking_mode
         quirks=Quirks(
             reasoning_back="reasoning_content", takes_json_schema=False, refuses=frozenset({"parallel_tool_calls"})
         ),
@@ -72,7 +85,7 @@ _ALL = (
         "xai",
         "openai_chat",
         "https://api.x.ai/v1",
-        # Most of its reasoning models refuse to be told how hard to think.
+        # Most of its reasoning models reject `reasoning_effort`.
         quirks=Quirks(max_tokens_field="max_completion_tokens", takes_effort=re.compile(r"grok-3-mini|grok-4\.")),
     ),
     Vendor("fireworks", "openai_chat", "https://api.fireworks.ai/inference/v1"),
@@ -99,11 +112,11 @@ _ALL = (
         "https://api.z.ai/api/coding/paas/v4",
         quirks=Quirks(reasoning_back="reasoning_content"),
     ),
-    Vendor("ollama", "openai_chat", needs=_OWN, listing="ollama", path="/v1"),
-    Vendor("lmstudio_openai", "openai_chat", needs=_OWN, variable="lmstudio", listing="lmstudio", path="/v1"),
-    Vendor("vllm", "openai_chat", needs=_OWN, path="/v1"),
-    Vendor("sglang", "openai_chat", needs=_OWN, path="/v1"),
-    Vendor("llamacpp", "openai_chat", needs=_OWN, listing="llamacpp", path="/v1"),
+    Vendor("ollama", "openai_chat", needs=_SELF_HOSTED, listing="ollama", path="/v1"),
+    Vendor("lmstudio_openai", "openai_chat", needs=_SELF_HOSTED, variable="lmstudio", listing="lmstudio", path="/v1"),
+    Vendor("vllm", "openai_chat", needs=_SELF_HOSTED, path="/v1"),
+    Vendor("sglang", "openai_chat", needs=_SELF_HOSTED, path="/v1"),
+    Vendor("llamacpp", "openai_chat", needs=_SELF_HOSTED, listing="llamacpp", path="/v1"),
     Vendor("demo", "demo", needs=()),
 )
 

@@ -1,20 +1,23 @@
-"""Which model an agent uses and how, read from the several ways in which clients say it.
+"""Read an agent's model, model settings and fallback models from a request, in all the formats that clients send.
 
-The present way is `model` (a handle) with `model_settings`; `llm_config` and a handful of single fields are older and
-still sent. All end as four fields of the agent: model, model_settings, context_window_limit, parallel_tool_calls.
+The current format is `model` (a handle) with `model_settings`. Older clients send `llm_config` and a handful of single
+fields. All of them become four fields of the agent: model, model_settings, context_window_limit, parallel_tool_calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.core.errors import InvalidArgument
+from holdfast.core.model_settings import check_settings
 from holdfast.core.records import Json
 from holdfast.ports.model import ModelDirectory
 
-# Knobs of the old llm_config that have another name or place in model_settings.
+# Settings of the old llm_config that have the same name in model_settings.
 _SAME_NAME = ("temperature", "verbosity", "effort", "response_format", "strict")
+
+MAX_FALLBACKS = 5
 
 
 def handle_in(given: Mapping[str, Any]) -> str | None:
@@ -33,7 +36,7 @@ def handle_in(given: Mapping[str, Any]) -> str | None:
 
 
 async def check_handle(models: ModelDirectory, handle: str, org_id: str) -> None:
-    """Raises `InvalidArgument` or `UnknownHandle`."""
+    """Check that the handle names a language model. Raises `InvalidArgument` or `UnknownHandle`."""
     provider, slash, name = handle.partition("/")
     if not slash or not provider or not name:
         raise InvalidArgument(f"Model handle {handle!r} should be in the format provider/model-name")
@@ -43,7 +46,7 @@ async def check_handle(models: ModelDirectory, handle: str, org_id: str) -> None
 
 
 def model_fields(given: Mapping[str, Any], current: Json) -> dict[str, Any]:
-    """The fields of the agent that the request sets. `current` are the settings the agent has now."""
+    """The fields of the agent that the request sets. `current` holds the agent's present model settings."""
     fields: dict[str, Any] = {}
     handle, config = handle_in(given), given.get("llm_config") or {}
     if handle is not None:
@@ -68,7 +71,7 @@ def _settings(given: Mapping[str, Any], config: Json, current: Json, *, new_mode
     elif config:
         settings = _from_config(config)
     else:
-        # The type of the provider belongs to the model that is being left.
+        # `provider_type` belongs to the old model, so a new model drops it.
         settings = {key: value for key, value in current.items() if not (new_model and key == "provider_type")}
     if given.get("max_tokens") is not None and "max_output_tokens" not in (sent or {}):
         settings["max_output_tokens"] = given["max_tokens"]
@@ -85,7 +88,25 @@ def _from_config(config: Json) -> dict[str, Any]:
 
 
 def _thinking(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Extended thinking as the older fields switch it on, with a budget if there is one."""
+    """Extended thinking, as the older fields `enable_reasoner` and `max_reasoning_tokens` switch it on."""
     if not layer.get("enable_reasoner") or not layer.get("max_reasoning_tokens"):
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": layer["max_reasoning_tokens"]}}
+
+
+def read_fallbacks(sent: Sequence[str | Mapping[str, Any]]) -> tuple[Json, ...]:
+    """The models that are tried, in order, when the agent's own model fails. Each is a handle, or a handle with
+    settings of its own: `{"model": …, "model_settings": …}`."""
+    if len(sent) > MAX_FALLBACKS:
+        raise InvalidArgument(f"an agent can have up to {MAX_FALLBACKS} fallback_models, not {len(sent)}")
+    return tuple(_fallback(one) for one in sent)
+
+
+def _fallback(sent: str | Mapping[str, Any]) -> Json:
+    if isinstance(sent, str):
+        return {"model": sent}
+    model, settings = sent.get("model"), sent.get("model_settings")
+    if not isinstance(model, str) or not isinstance(settings, Mapping | None):
+        raise InvalidArgument("each of fallback_models is a model's handle, or an object with model and model_settings")
+    check_settings(settings or {})
+    return {"model": model, **({"model_settings": dict(settings)} if settings else {})}

@@ -1,44 +1,57 @@
-"""Agents: how one is born, changed and ended. Reading goes straight through to the store.
+"""Create, change, read and delete agents: defaults, checks, initial messages, and encryption of secrets.
 
-An agent is checked as a whole before anything is written: its model is looked up, its rules are read, its opening
-messages are made. What depends on rows (do the tools exist, what do the blocks say) is settled inside the store's
-transaction by the pure functions below, so a refused request leaves nothing behind.
+An agent is checked as a whole before anything is written: its models are looked up, its rules are parsed, its initial
+messages are built. Whatever depends on rows (whether the tools exist, the text of the blocks) is decided inside the
+store's transaction by the pure functions below, so a rejected request leaves nothing behind.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from holdfast.core.errors import InvalidArgument
-from holdfast.core.expiry import parse_expiry
-from holdfast.core.messages import Draft, Message
+from holdfast.core.approvals.expiry import parse_expiry
+from holdfast.core.approvals.policies import parse_policies
+from holdfast.core.conversation.images import draft_with, urls_in
+from holdfast.core.conversation.messages import (
+    ApprovalRequestBody,
+    AssistantBody,
+    Draft,
+    Message,
+    SystemBody,
+    ToolReturnsBody,
+)
+from holdfast.core.conversation.system_prompt import DEFAULT_PROMPT, compile_system
+from holdfast.core.errors import Invalid, InvalidArgument
 from holdfast.core.model_settings import check_settings
-from holdfast.core.pictures import draft_with, urls_in
-from holdfast.core.policies import parse_policies
-from holdfast.core.prompt import DEFAULT_PROMPT
 from holdfast.core.records import Actor, Agent, Block, Conversation, Tool
-from holdfast.ports.agents import AgentChange, AgentFilter, AgentStore, AgentView, AlterAgent, NewAgent, Wanted
 from holdfast.ports.clock import Clock
+from holdfast.ports.encryption import Encrypter, WrongKey
 from holdfast.ports.ids import new_id
+from holdfast.ports.image_fetcher import ImageFetcher
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.paging import Page
-from holdfast.ports.pictures import Pictures
-from holdfast.ports.sealing import Sealer, WrongKey
-from holdfast.records.agent_model import check_handle, handle_in, model_fields
+from holdfast.ports.stores.agent_store import (
+    AgentChange,
+    AgentFilter,
+    AgentStore,
+    AgentView,
+    AlterAgent,
+    NewAgent,
+    Wanted,
+)
+from holdfast.records.agent_model import check_handle, handle_in, model_fields, read_fallbacks
 from holdfast.records.base_tools import ATTACHED_BY_DEFAULT, base_tools_for
 from holdfast.records.blocks import new_block
-from holdfast.records.context_choice import check_context
-from holdfast.records.fallbacks import read_fallbacks
-from holdfast.records.first_messages import opening, system_message
-from holdfast.records.naming import random_agent_name
 from holdfast.records.tool_rules import read_rules, set_approval, with_approval_of
 
-SUBAGENT_TAG = "role:subagent"  # such agents are helpers of another one and stay out of listings
+SUBAGENT_TAG = "role:subagent"  # agents with this tag help another agent and are hidden from listings
 
+# Fields that are stored as they were sent.
 _PLAIN = (
     "name",
     "system",
@@ -60,42 +73,52 @@ _PLAIN = (
     "template_id",
     "base_template_id",
 )
-_CHANGED_ONLY = ("last_stop_reason", "last_run_completion", "last_run_duration_ms")
+# Fields that a change may set, but not the creation of an agent.
+_CHANGE_ONLY = ("last_stop_reason", "last_run_completion", "last_run_duration_ms")
+
+_ADJECTIVES = """
+Amber Brave Calm Clever Coral Curious Deep Eager Gentle Golden Honest Keen Kind Lively Lucid Mellow Misty Nimble
+Patient Quiet Rapid Sandy Silver Steady Sunny Tidal Vivid Warm Wise Young
+"""
+_SEA_LIFE = """
+Anemone Barnacle Clam Cormorant Crab Dolphin Eel Heron Kelp Limpet Lobster Manatee Mussel Narwhal Nautilus Octopus
+Orca Oyster Pelican Petrel Plankton Porpoise Puffin Seal Squid Starfish Sturgeon Tern Turtle Urchin Whelk Wrasse
+"""
 
 
 class Agents:
-    """`given` is what the client sent, by the names of the wire; a null says nothing. Messages to begin with are drafts
-    already. Secrets are stored sealed."""
+    """`given` holds the fields that the client sent, by their API names; null means that the field was not sent. The
+    initial messages in it are drafts already. Secrets are stored encrypted."""
 
     def __init__(
         self,
         store: AgentStore,
         models: ModelDirectory,
         clock: Clock,
-        sealer: Sealer,
-        pictures: Pictures | None = None,
+        encrypter: Encrypter,
+        images: ImageFetcher | None = None,
     ) -> None:
         self._store = store
         self._models = models
         self._clock = clock
-        self._sealer = sealer
-        self._pictures = pictures
+        self._encrypter = encrypter
+        self._images = images
 
     async def create(self, actor: Actor, given: Mapping[str, Any]) -> str:
-        """The new agent's id."""
+        """Create an agent and return its id."""
         handle = handle_in(given)
         if handle is None:
             raise InvalidArgument("Must specify either model or llm_config in request")
         await self._check_models(actor, handle, given)
-        first = await self._with_pictures(given.get("initial_message_sequence") or ())
-        new = new_agent(actor, self._sealed(given), first, self._clock.now())
+        first = await self._with_images(given.get("initial_message_sequence") or ())
+        new = new_agent(actor, self._encrypted(given, {}), first, self._clock.now())
         await self._store.create(new)
         return new.agent_id
 
     async def change(self, actor: Actor, agent_id: str, given: Mapping[str, Any]) -> None:
         await self._check_models(actor, handle_in(given), given)
         change = AgentChange(
-            alter=partial(changed, actor, self._sealed(given), self._clock.now()),
+            alter=partial(self._changed_agent, actor, given, self._clock.now()),
             tool_ids=_tuple(given.get("tool_ids")),
             block_ids=_tuple(given.get("block_ids")),
             message_ids=_tuple(given.get("message_ids")),
@@ -104,79 +127,88 @@ class Agents:
         await self._store.change(actor, agent_id, change)
 
     async def set_approval(self, actor: Actor, agent_id: str, tool_name: str, required: bool) -> None:
-        """Any name may be given: a tool that is attached later is then asked for from the start."""
+        """The tool need not be attached yet: the rule then applies as soon as it is."""
 
         def alter(agent: Agent, _attached: Sequence[Tool]) -> Agent:
             return replace(agent, tool_rules=set_approval(agent.tool_rules, tool_name, required))
 
-        await self._store.change(actor, agent_id, AgentChange(alter=self._stamping(actor, alter)))
+        await self._store.change(actor, agent_id, AgentChange(alter=self._stamped(actor, alter)))
 
     async def attach_tool(self, actor: Actor, agent_id: str, tool_id: str) -> None:
-        await self._store.attach_tool(actor, agent_id, tool_id, self._stamping(actor, _with_rules_of))
+        await self._store.attach_tool(actor, agent_id, tool_id, self._stamped(actor, _with_approval_rules))
 
     async def detach_tool(self, actor: Actor, agent_id: str, tool_id: str) -> None:
-        await self._store.detach_tool(actor, agent_id, tool_id, self._stamping(actor, _with_rules_of))
+        await self._store.detach_tool(actor, agent_id, tool_id, self._stamped(actor, _with_approval_rules))
 
     async def attach_block(self, actor: Actor, agent_id: str, block_id: str) -> None:
-        await self._store.attach_block(actor, agent_id, block_id, self._stamping(actor, _with_rules_of))
+        await self._store.attach_block(actor, agent_id, block_id, self._stamped(actor, _with_approval_rules))
 
     async def detach_block(self, actor: Actor, agent_id: str, block_id: str) -> None:
-        await self._store.detach_block(actor, agent_id, block_id, self._stamping(actor, _with_rules_of))
+        await self._store.detach_block(actor, agent_id, block_id, self._stamped(actor, _with_approval_rules))
 
     async def delete(self, actor: Actor, agent_id: str) -> None:
         await self._store.delete(actor, agent_id)
 
     async def get(self, actor: Actor, agent_id: str, wanted: Wanted) -> AgentView:
-        """With its secrets opened, if they are wanted."""
-        return self._opened(await self._store.get(actor, agent_id, wanted), wanted)
+        """The agent, with its secrets decrypted if they are wanted."""
+        return self._decrypted(await self._store.get(actor, agent_id, wanted), wanted)
 
     async def listing(self, actor: Actor, which: AgentFilter, page: Page, wanted: Wanted) -> Sequence[AgentView]:
-        return [self._opened(view, wanted) for view in await self._store.listing(actor, which, page, wanted)]
+        return [self._decrypted(view, wanted) for view in await self._store.listing(actor, which, page, wanted)]
 
     async def count(self, actor: Actor, which: AgentFilter) -> int:
         return await self._store.count(actor, which)
 
     async def _check_models(self, actor: Actor, handle: str | None, given: Mapping[str, Any]) -> None:
-        """Every model that is named exists, and the settings can be understood."""
+        """Check that every named model exists and that the settings are valid."""
         check_settings(given.get("model_settings") or {})
         fallbacks = [str(one["model"]) for one in read_fallbacks(given.get("fallback_models") or ())]
         for named in (*([handle] if handle else ()), *fallbacks):
             await check_handle(self._models, named, actor.org_id)
 
-    async def _with_pictures(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
+    async def _with_images(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
         urls = urls_in(drafts)
-        if self._pictures is None or not urls:
+        if self._images is None or not urls:
             return drafts
-        fetched = await self._pictures.fetched(urls)
+        fetched = await self._images.fetched(urls)
         return [draft_with(draft, fetched) for draft in drafts]
 
-    def _sealed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The older name of `secrets` is read too; where both name a variable, the newer counts."""
+    def _changed_agent(
+        self, actor: Actor, given: Mapping[str, Any], now: datetime, agent: Agent, attached: Sequence[Tool]
+    ) -> Agent:
+        return changed_agent(actor, self._encrypted(given, agent.secrets), now, agent, attached)
+
+    def _encrypted(self, given: Mapping[str, Any], before: Mapping[str, str]) -> Mapping[str, Any]:
+        """`given` with its secrets encrypted. Older clients send them as `tool_exec_environment_variables`; where both
+        fields name a variable, `secrets` wins. A variable that is sent with its old value keeps its stored ciphertext,
+        because approvals are bound to that."""
         older, newer = given.get("tool_exec_environment_variables"), given.get("secrets")
         if older is None and newer is None:
             return given
         plain: dict[str, str] = {**(older or {}), **(newer or {})}
-        return {**given, "secrets": {name: self._sealer.seal(value) for name, value in plain.items()}}
+        encrypted = {name: self._encrypter.seal_again(value, before.get(name, "")) for name, value in plain.items()}
+        return {**given, "secrets": encrypted}
 
-    def _opened(self, view: AgentView, wanted: Wanted) -> AgentView:
+    def _decrypted(self, view: AgentView, wanted: Wanted) -> AgentView:
         if "secrets" not in wanted or not view.agent.secrets:
             return view
-        opened = {name: self._readable(value) for name, value in view.agent.secrets.items()}
-        return replace(view, agent=replace(view.agent, secrets=opened))
+        decrypted = {name: self._decrypted_or_empty(value) for name, value in view.agent.secrets.items()}
+        return replace(view, agent=replace(view.agent, secrets=decrypted))
 
-    def _readable(self, sealed: str) -> str:
-        """A lost key must not make an agent unreadable: its value is shown as empty, and tools that need it say why."""
+    def _decrypted_or_empty(self, encrypted: str) -> str:
+        """An empty text if the encryption key was lost: the agent stays readable, and a tool that needs the secret
+        fails with the reason."""
         try:
-            return self._sealer.open(sealed)
+            return self._encrypter.open(encrypted)
         except WrongKey:
             return ""
 
-    def _stamping(self, actor: Actor, alter: AlterAgent) -> AlterAgent:
+    def _stamped(self, actor: Actor, alter: AlterAgent) -> AlterAgent:
         now = self._clock.now()
         return lambda agent, tools: replace(alter(agent, tools), updated_at=now, updated_by=actor.user_id)
 
 
-# ---- birth --------------------------------------------------------------------------------------------------
+# ---- create -------------------------------------------------------------------------------------------------
 
 
 def new_agent(actor: Actor, given: Mapping[str, Any], first: Sequence[Draft], now: datetime) -> NewAgent:
@@ -190,7 +222,7 @@ def new_agent(actor: Actor, given: Mapping[str, Any], first: Sequence[Draft], no
     agent = Agent(
         id=agent_id,
         org_id=actor.org_id,
-        **{"name": random_agent_name(), "system": DEFAULT_PROMPT, **_given_fields(given), **model_fields(given, {})},
+        **{"name": random_agent_name(), "system": DEFAULT_PROMPT, **_sent_fields(given), **model_fields(given, {})},
         **stamp,
     )
     if SUBAGENT_TAG in agent.tags:
@@ -201,7 +233,7 @@ def new_agent(actor: Actor, given: Mapping[str, Any], first: Sequence[Draft], no
         agent_id=agent_id,
         org_id=actor.org_id,
         conversation=conversation,
-        finish=partial(_finished, agent, conversation, opening(conversation, first)),
+        finish=partial(_completed, agent, conversation, initial_messages(conversation, first)),
         new_blocks=tuple(new_block(actor, block, now) for block in given.get("memory_blocks") or ()),
         block_ids=tuple(given.get("block_ids") or ()),
         base_tools=base_tools_for(actor, names, now),
@@ -210,31 +242,63 @@ def new_agent(actor: Actor, given: Mapping[str, Any], first: Sequence[Draft], no
     )
 
 
-def _finished(
+def _completed(
     agent: Agent,
     conversation: Conversation,
     first: Sequence[Message],
     tools: Sequence[Tool],
     blocks: Sequence[Block],
 ) -> tuple[Agent, Sequence[Message]]:
-    return _with_rules_of(agent, tools), (system_message(agent, conversation, blocks), *first)
+    return _with_approval_rules(agent, tools), (system_message(agent, conversation, blocks), *first)
 
 
-def _with_rules_of(agent: Agent, attached: Sequence[Tool]) -> Agent:
+def _with_approval_rules(agent: Agent, attached: Sequence[Tool]) -> Agent:
     return replace(agent, tool_rules=with_approval_of(agent.tool_rules, attached))
+
+
+def system_message(agent: Agent, conversation: Conversation, blocks: Sequence[Block]) -> Message:
+    """The first message of a conversation: the compiled system prompt."""
+    return _message(conversation, 0, Draft(SystemBody(compile_system(agent.system, blocks))))
+
+
+def initial_messages(conversation: Conversation, drafts: Sequence[Draft]) -> tuple[Message, ...]:
+    """The messages that the client sent as `initial_message_sequence`, numbered from 1."""
+    return tuple(_message(conversation, seq, draft) for seq, draft in enumerate(drafts, 1))
+
+
+def _message(conversation: Conversation, seq: int, draft: Draft) -> Message:
+    return Message(
+        id=new_id("message"),
+        agent_id=conversation.agent_id,
+        conversation_id=conversation.id,
+        seq=seq,
+        created_at=conversation.created_at,
+        body=draft.body,
+        otid=draft.otid,
+        name=draft.name,
+        sender_id=draft.sender_id,
+        group_id=draft.group_id,
+    )
+
+
+def random_agent_name() -> str:
+    """A readable name for an agent that was created without one."""
+    return secrets.choice(_ADJECTIVES.split()) + secrets.choice(_SEA_LIFE.split())
 
 
 # ---- change -------------------------------------------------------------------------------------------------
 
 
-def changed(actor: Actor, given: Mapping[str, Any], now: datetime, agent: Agent, attached: Sequence[Tool]) -> Agent:
-    fields = {key: given[key] for key in _CHANGED_ONLY if given.get(key) is not None}
-    fields |= _given_fields(given) | model_fields(given, agent.model_settings)
-    return _with_rules_of(replace(agent, **fields, updated_at=now, updated_by=actor.user_id), attached)
+def changed_agent(
+    actor: Actor, given: Mapping[str, Any], now: datetime, agent: Agent, attached: Sequence[Tool]
+) -> Agent:
+    fields = {key: given[key] for key in _CHANGE_ONLY if given.get(key) is not None}
+    fields |= _sent_fields(given) | model_fields(given, agent.model_settings)
+    return _with_approval_rules(replace(agent, **fields, updated_at=now, updated_by=actor.user_id), attached)
 
 
-def _given_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that were sent, in the agent's own terms."""
+def _sent_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the client sent, checked, as fields of `Agent`."""
     fields: dict[str, Any] = {key: given[key] for key in _PLAIN if given.get(key) is not None}
     for key in ("tags", "identity_ids"):
         if given.get(key) is not None:
@@ -252,6 +316,27 @@ def _given_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     if given.get("secrets") is not None:
         fields["secrets"] = given["secrets"]
     return fields
+
+
+def check_context(messages: Sequence[Message]) -> None:
+    """Check a context that a client chose by `message_ids`: it must begin with the system message, and every tool call
+    must have its return. Raises `Invalid`, which names the calls that would be alone."""
+    if not messages or messages[0].seq != 0 or not isinstance(messages[0].body, SystemBody):
+        raise Invalid("message_ids must begin with the agent's system message.")
+    called: set[str] = set()
+    returned: set[str] = set()
+    for message in messages:
+        match message.body:
+            case AssistantBody(calls=calls) | ApprovalRequestBody(calls=calls):
+                called |= {call.id for call in calls}
+            case ToolReturnsBody(results=results):
+                returned |= {result.call_id for result in results}
+            case _:
+                pass
+    if alone := sorted(called ^ returned):
+        raise Invalid(
+            f"message_ids must keep tool calls together with their returns; these would be separated: {alone}"
+        )
 
 
 def _tuple(given: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -1,25 +1,27 @@
-"""The inbox: what waits for a human across all agents, and deciding it one by one.
+"""Decide approval requests of the inbox, one tool call at a time.
 
-A decision goes the same way as any answer: it becomes a run of the conversation, through the one loop. The first
-decision on a call counts; whoever comes later is told so.
+A decision takes the same path as any answer from a client: it starts a run of the conversation. The first decision on a
+call counts; a later one raises `AlreadyDecided`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from holdfast.core.approvals.approval_gate import digest_of
+from holdfast.core.conversation.messages import Answer, ToolResult
 from holdfast.core.errors import AlreadyDecided, Conflict, Invalid
-from holdfast.core.gate import digest_of
 from holdfast.core.lifecycle import WAITING_CALLS
-from holdfast.core.messages import Answer, ToolResult
 from holdfast.core.records import Actor, Run
-from holdfast.core.request import RunRequest
-from holdfast.ports.approvals import Approval, ApprovalStore
+from holdfast.core.run_request import RunRequest
+from holdfast.ports.stores.approval_store import Approval, ApprovalStore
 
 Start = Callable[[Actor, str, RunRequest], Awaitable[Run]]
 
 
 class Approvals:
+    """`start` is `Engine.start`: records may not import the engine."""
+
     def __init__(self, store: ApprovalStore, start: Start) -> None:
         self.store = store
         self._start = start
@@ -27,7 +29,9 @@ class Approvals:
     async def decide(
         self, actor: Actor, approval: Approval, answer: Answer, *, seen_digest: str | None, remember: str | None
     ) -> Run:
-        """Decide one call. With the last open call of its batch decided, the run goes on."""
+        """Decide one call and return the run that carries out the decision.
+
+        The agent continues when the last open call of the batch is decided."""
         if approval.status not in WAITING_CALLS:
             raise AlreadyDecided([approval.call.id])
         if seen_digest is not None and seen_digest != _digest(approval):
@@ -48,11 +52,11 @@ class Approvals:
 
 
 def _allowed(approval: Approval, answer: Answer, remember: str) -> str | None:
-    """What is allowed for good: the tool with any arguments, or with the ones that are run now, edited or not."""
+    """The digest of the arguments to allow from now on, edited or not; None allows the tool with any arguments."""
     if remember == "tool":
         return None
     edited = None if isinstance(answer, ToolResult) else answer.arguments
-    return digest_of(edited or approval.call.arguments)
+    return digest_of(approval.call.arguments if edited is None else edited)
 
 
 def _digest(approval: Approval) -> str:

@@ -1,4 +1,4 @@
-"""Archives: long-term memory that is not always in view. What a new archive and a new passage are like."""
+"""Create, change and search archives (an agent's long-term memory) and their passages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.core.records import Actor, Archive, Passage
-from holdfast.ports.archives import ArchiveStore, FoundPassage, PassageSearch
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.archive_store import ArchiveStore, FoundPassage, PassageSearch
 
 _CHANGEABLE = ("name", "description")
 
@@ -55,10 +55,11 @@ class Archives:
         return made
 
     async def add_for_agent(self, actor: Actor, agent_id: str, given: Mapping[str, Any]) -> Passage:
+        """Add a passage to the agent's archive; an agent without one gets a new archive."""
         now = self._clock.now()
         passage = new_passage(actor, "", given, now)
-        first = replace(new_archive(actor, f"Archive of {agent_id}", now), made_for=agent_id)
-        return await self._store.add_for_agent(actor.org_id, agent_id, passage, first)
+        first_archive = replace(new_archive(actor, f"Archive of {agent_id}", now), made_for=agent_id)
+        return await self._store.add_for_agent(actor.org_id, agent_id, passage, first_archive)
 
     async def of_agent(self, actor: Actor, agent_id: str, search: str | None, page: Page) -> Sequence[Passage]:
         return await self._store.of_agent(actor, agent_id, search, page)
@@ -91,9 +92,9 @@ def new_archive(actor: Actor, name: str, now: datetime) -> Archive:
 
 
 def new_passage(actor: Actor, archive_id: str, given: Mapping[str, Any], now: datetime) -> Passage:
-    """A moment without a zone is taken for UTC."""
-    said: datetime | None = given.get("created_at")
-    when = now if said is None else said if said.tzinfo else said.replace(tzinfo=UTC)
+    """A `created_at` without a time zone is taken as UTC."""
+    sent: datetime | None = given.get("created_at")
+    created_at = now if sent is None else sent if sent.tzinfo else sent.replace(tzinfo=UTC)
     return Passage(
         id=new_id("passage"),
         org_id=actor.org_id,
@@ -101,7 +102,7 @@ def new_passage(actor: Actor, archive_id: str, given: Mapping[str, Any], now: da
         text=given["text"],
         tags=tuple(dict.fromkeys(given.get("tags") or ())),
         metadata=given.get("metadata"),
-        created_at=when,
+        created_at=created_at,
         updated_at=now,
         created_by=actor.user_id,
         updated_by=actor.user_id,

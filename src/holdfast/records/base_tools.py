@@ -1,7 +1,7 @@
-"""The tools that come with the server, as data: name, type, what the model is told, and what their arguments are.
+"""The tools that come with the server, as data: name, type, description for the model, and parameters.
 
-They have no source: `tools/` knows how to run each by its name. An organisation gets its own rows of them when it first
-needs one. A tool of the user's own with the same name stands in for ours and is never overwritten.
+They have no source: `holdfast.tools.builtin` runs each by its name. An organisation gets its own rows of them when it
+first needs one. A user's tool with the same name replaces ours and is never overwritten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ATTACHED_BY_DEFAULT = ("conversation_search", "memory_insert", "memory_replace")
 
 @dataclass(frozen=True, slots=True)
 class BaseTool:
-    """`on_unknown` is `retry` where doing it twice does no harm: reading, and memory edits, which are written only
+    """`on_unknown` is `retry` where a second execution does no harm: reading, and memory edits, which are written only
     together with their result."""
 
     name: str
@@ -181,11 +181,11 @@ BY_NAME = {tool.name: tool for tool in BASE_TOOLS}
 
 
 def base_tools_for(actor: Actor, names: Sequence[str], now: datetime) -> tuple[Tool, ...]:
-    """Fresh rows of those names that are base tools; other names are passed over."""
-    return tuple(_fresh(actor, BY_NAME[name], now) for name in dict.fromkeys(names) if name in BY_NAME)
+    """New rows for the names that are base tools; other names are ignored."""
+    return tuple(_new_row(actor, BY_NAME[name], now) for name in dict.fromkeys(names) if name in BY_NAME)
 
 
-def _fresh(actor: Actor, base: BaseTool, now: datetime) -> Tool:
+def _new_row(actor: Actor, base: BaseTool, now: datetime) -> Tool:
     return Tool(
         id=new_id("tool"),
         org_id=actor.org_id,

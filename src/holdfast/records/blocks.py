@@ -1,6 +1,7 @@
-"""Memory blocks: what a new one is like, what a change may do, and the texts of refusals.
+"""Create and change memory blocks: their defaults and their size limit.
 
-A block may be born larger than its limit, as clients are used to; a change may not make or leave it so.
+A new block may be larger than its limit, because clients expect that. A change of its value or limit may not leave it
+larger.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 
 from holdfast.core.errors import Invalid
 from holdfast.core.records import Actor, Block
-from holdfast.ports.blocks import BlockFilter, BlockStore
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.block_store import BlockFilter, BlockStore
 
 KNOWN_DESCRIPTIONS = {
     "human": "What you know about the person you talk with: who they are, what they want, how they like things done. "
@@ -24,8 +25,8 @@ KNOWN_DESCRIPTIONS = {
     "persona": "Who you are: your character, your voice, and how you go about your work.",
 }
 
-_OWN = frozenset({"id", "org_id", "created_at", "updated_at", "created_by", "updated_by"})
-_SETTABLE = frozenset(f.name for f in fields(Block)) - _OWN
+_SERVER_FIELDS = frozenset({"id", "org_id", "created_at", "updated_at", "created_by", "updated_by"})
+_SETTABLE = frozenset(f.name for f in fields(Block)) - _SERVER_FIELDS
 
 
 class Blocks:
@@ -48,7 +49,7 @@ class Blocks:
         return await self._store.count(actor, wanted)
 
     async def change(self, actor: Actor, block_id: str, given: Mapping[str, Any]) -> Block:
-        return await self._store.change(actor, block_id, partial(changed, actor, given, self._clock.now()))
+        return await self._store.change(actor, block_id, partial(changed_block, actor, given, self._clock.now()))
 
     async def delete(self, actor: Actor, block_id: str) -> None:
         await self._store.delete(actor, block_id)
@@ -60,7 +61,7 @@ class Blocks:
         return await self._store.by_label(actor, agent_id, label)
 
     async def change_by_label(self, actor: Actor, agent_id: str, label: str, given: Mapping[str, Any]) -> Block:
-        alter = partial(changed, actor, given, self._clock.now())
+        alter = partial(changed_block, actor, given, self._clock.now())
         return await self._store.change_by_label(actor, agent_id, label, alter)
 
 
@@ -78,8 +79,8 @@ def new_block(actor: Actor, given: Mapping[str, Any], now: datetime) -> Block:
     )
 
 
-def changed(actor: Actor, given: Mapping[str, Any], now: datetime, block: Block) -> Block:
-    """The block after a change. A null says nothing: it leaves the field as it is."""
+def changed_block(actor: Actor, given: Mapping[str, Any], now: datetime, block: Block) -> Block:
+    """The block after a change. A null leaves the field as it is."""
     after = replace(block, **_settable(given), updated_at=now, updated_by=actor.user_id)
     touches_size = after.value != block.value or after.limit != block.limit
     if touches_size and len(after.value) > after.limit:

@@ -1,4 +1,4 @@
-"""Conversations: making, forking and changing them, and finding the one a client means."""
+"""Create, fork, change and delete conversations, and find the one that a client refers to."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from holdfast.core.conversation.messages import Message, SystemBody
+from holdfast.core.conversation.system_prompt import compile_system
 from holdfast.core.errors import Conflict, InvalidArgument, NotFound
-from holdfast.core.messages import Message, SystemBody
-from holdfast.core.prompt import compile_system
 from holdfast.core.records import Actor, Conversation
 from holdfast.ports.clock import Clock
-from holdfast.ports.history import ConversationStore
 from holdfast.ports.ids import new_id
-from holdfast.ports.runs import RunStore
+from holdfast.ports.stores.history_store import ConversationStore
+from holdfast.ports.stores.run_store import RunStore
 
 CHANGEABLE = ("summary", "description", "model", "model_settings", "context_window_limit")
 
@@ -26,7 +26,8 @@ class Conversations:
         self._clock = clock
 
     async def find(self, actor: Actor, reference: str, agent_id: str | None = None) -> Conversation:
-        """By id; or the agent's default one, called `default` (with the agent beside it) or by the agent's id."""
+        """Find a conversation by its id. `default` with `agent_id`, or an agent's id alone, means the default
+        conversation of that agent."""
         if reference.startswith("agent-"):
             return await self.store.default_of(actor, reference)
         if reference == "default":
@@ -39,7 +40,7 @@ class Conversations:
         default = await self.store.default_of(actor, agent_id)
         conversation = self._new(actor, default, {key: wanted.get(key) for key in CHANGEABLE})
         conversation = replace(conversation, hidden=wanted.get("hidden"))
-        await self.store.create(conversation, await self._system(default, conversation))
+        await self.store.create(conversation, await self._system_message(default, conversation))
         return conversation
 
     async def fork(
@@ -47,7 +48,7 @@ class Conversations:
     ) -> Conversation:
         kept = {key: getattr(source, key) for key in CHANGEABLE if key != "summary"}
         new = replace(self._new(actor, source, kept), hidden=hidden)
-        await self.store.fork(source, new, await self._system(source, new), message_id)
+        await self.store.fork(source, new, await self._system_message(source, new), message_id)
         return new
 
     def _new(self, actor: Actor, like: Conversation, values: Mapping[str, Any]) -> Conversation:
@@ -63,7 +64,7 @@ class Conversations:
             **values,
         )
 
-    async def _system(self, source: Conversation, new: Conversation) -> Message:
+    async def _system_message(self, source: Conversation, new: Conversation) -> Message:
         situation = await self._runs.situation(source.id)
         return Message(
             id=new_id("message"),
@@ -75,13 +76,13 @@ class Conversations:
         )
 
     async def change(self, actor: Actor, conversation: Conversation, wanted: Mapping[str, Any]) -> Conversation:
-        """Null leaves a field as it is."""
+        """A null leaves the field as it is."""
         now = self._clock.now()
         values: dict[str, Any] = {key: wanted[key] for key in CHANGEABLE if wanted.get(key) is not None}
         if (archived := wanted.get("archived")) is not None:
             values["archived_at"] = (conversation.archived_at or now) if archived else None
         if (last := wanted.get("last_message_at")) is not None:
-            values["last_message_at"] = _moment(last)
+            values["last_message_at"] = _parse_timestamp(last)
         changed = replace(conversation, **values, updated_at=now, updated_by=actor.user_id)
         await self.store.change(changed)
         return changed
@@ -92,7 +93,7 @@ class Conversations:
         await self.store.remove(conversation.id)
 
 
-def _moment(text: str) -> datetime:
+def _parse_timestamp(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What is known about the models that records name. Reading a record never fails or waits long for a provider."""
+"""Look up the models that agents name, for display. Never fails, and waits at most `LOOKUP_SECONDS` for a provider."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOKUP_SECONDS = 2.0
 
 
 async def known_models(models: ModelDirectory, org_id: str, handles: Iterable[str | None]) -> dict[str, ModelInfo]:
-    """By handle. One that no provider has any more, or that cannot be asked for now, is left out."""
+    """The models by handle. A model that no provider has any more, or whose provider does not respond, is left out."""
     wanted = sorted({handle for handle in handles if handle})
     found = await asyncio.gather(*(_look_up(models, org_id, handle) for handle in wanted))
     return {handle: info for handle, info in zip(wanted, found, strict=True) if info is not None}

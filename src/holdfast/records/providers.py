@@ -1,8 +1,8 @@
-"""Providers that an organisation brings: created, checked, changed, asked anew, deleted.
+"""Create, check, change, refresh and delete the model providers that an organisation adds with its own key.
 
-A provider is asked what it offers before it is written. A key that the vendor refuses, or an address that may not be
-called, is refused here and changes nothing; a vendor that merely cannot be asked (no listing, down today) is kept, and
-its models are taken on trust until it says what it has.
+The vendor is asked for its models before anything is written. If it rejects the key, or if its address may not be
+called, the request fails and changes nothing. If it merely cannot list its models (no such endpoint, or it is down),
+the provider is stored all the same, and any model name is accepted until a listing succeeds.
 """
 
 from __future__ import annotations
@@ -18,10 +18,17 @@ from holdfast.core.errors import Conflict, Invalid, InvalidArgument, ModelError
 from holdfast.core.model import ModelInfo
 from holdfast.core.records import Actor, Provider
 from holdfast.ports.clock import Clock
+from holdfast.ports.encryption import Encrypter, WrongKey
 from holdfast.ports.ids import new_id
 from holdfast.ports.model import Model
-from holdfast.ports.providers import CREDENTIALS, OPTIONS, Blueprint, OwnProvider, ProviderStore, Workshop
-from holdfast.ports.sealing import Sealer, WrongKey
+from holdfast.ports.stores.provider_store import (
+    CREDENTIALS,
+    OPTIONS,
+    Blueprint,
+    OwnProvider,
+    ProviderFactory,
+    ProviderStore,
+)
 
 MAX_PROVIDERS = 200  # of one organisation
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -31,10 +38,12 @@ Given = Mapping[str, Any]
 
 
 class Providers:
-    def __init__(self, store: ProviderStore, workshop: Workshop, sealer: Sealer, clock: Clock) -> None:
+    def __init__(
+        self, store: ProviderStore, provider_factory: ProviderFactory, encrypter: Encrypter, clock: Clock
+    ) -> None:
         self._store = store
-        self._workshop = workshop
-        self._sealer = sealer
+        self._factory = provider_factory
+        self._encrypter = encrypter
         self._clock = clock
 
     # ---- reading ------------------------------------------------------------------------------------------------
@@ -46,60 +55,64 @@ class Providers:
         return await self._store.all_of(actor.org_id)
 
     def own(self) -> Sequence[OwnProvider]:
-        """The server's own, which every organisation may use."""
-        return self._workshop.own()
+        """The server's own providers, which every organisation may use."""
+        return self._factory.own()
 
     # ---- changing -----------------------------------------------------------------------------------------------
 
     async def create(self, actor: Actor, given: Given) -> Provider:
         name = str(given["name"])
         self._check_name(name)
-        plan = _plan(given, Blueprint(type=str(given["provider_type"]), name=name))
-        models = await offered(self._workshop.make(plan))
+        blueprint = _blueprint(given, Blueprint(type=str(given["provider_type"]), name=name))
+        models = await list_or_none(self._factory.make(blueprint))
         now = self._clock.now()
         provider = Provider(
             id=new_id("provider"),
             org_id=actor.org_id,
             name=name,
-            provider_type=plan.type,
-            base_url=plan.base_url,
-            options=dict(plan.options),
-            sealed=self._sealed(plan),
+            provider_type=blueprint.type,
+            base_url=blueprint.base_url,
+            options=dict(blueprint.options),
+            sealed=self._encrypted(blueprint),
             refreshed_at=None if models is None else now,
             created_at=now,
             updated_at=now,
             created_by=actor.user_id,
             updated_by=actor.user_id,
         )
-        await self._store.create(provider, _of(provider, models or ()), MAX_PROVIDERS)
+        await self._store.create(provider, _with_provider_id(provider, models or ()), MAX_PROVIDERS)
         return provider
 
     async def change(self, actor: Actor, provider_id: str, given: Given) -> Provider:
         before = await self._store.get(actor, provider_id)
-        had = self._plan_of(before, anew=bool(given.get("api_key")))
-        plan = _plan(given, had)
-        if had.credentials and _place(plan.base_url) != _place(had.base_url) and not given.get("api_key"):
+        current = self._blueprint_of(before, has_new_key=bool(given.get("api_key")))
+        blueprint = _blueprint(given, current)
+        if (
+            current.credentials
+            and _origin(blueprint.base_url) != _origin(current.base_url)
+            and not given.get("api_key")
+        ):
             raise Invalid("A new base_url needs the key again: a stored key is not sent to another place.")
-        models = await offered(self._workshop.make(plan))
+        models = await list_or_none(self._factory.make(blueprint))
         now = self._clock.now()
         after = replace(
             before,
-            base_url=plan.base_url,
-            options=dict(plan.options),
-            sealed=self._sealed(plan),
+            base_url=blueprint.base_url,
+            options=dict(blueprint.options),
+            sealed=self._encrypted(blueprint),
             refreshed_at=before.refreshed_at if models is None else now,
             updated_at=now,
             updated_by=actor.user_id,
         )
-        await self._store.change(before, after, None if models is None else _of(after, models))
+        await self._store.change(before, after, None if models is None else _with_provider_id(after, models))
         return after
 
     async def refresh(self, actor: Actor, provider_id: str) -> Provider:
-        """Ask it anew what it offers. Raises `ModelError` if it cannot be asked; what was known then stays."""
+        """List the vendor's models again. Raises `ModelError` if that fails; the stored models then stay."""
         provider = await self._store.get(actor, provider_id)
-        models = await self._workshop.make(Blueprint.of(provider, self._sealer)).list_models()
+        models = await self._factory.make(Blueprint.of(provider, self._encrypter)).list_models()
         now = self._clock.now()
-        await self._store.discovered(provider, _of(provider, models), now)
+        await self._store.discovered(provider, _with_provider_id(provider, models), now)
         return replace(provider, refreshed_at=now)
 
     async def delete(self, actor: Actor, provider_id: str) -> Provider:
@@ -108,24 +121,25 @@ class Providers:
     # ---- checking -----------------------------------------------------------------------------------------------
 
     async def check_new(self, given: Given) -> str:
-        """The type, if the vendor takes the credentials. Raises `ModelError` if not."""
-        plan = _plan(given, Blueprint(type=str(given["provider_type"]), name=str(given["provider_type"])))
-        await self._workshop.make(plan).list_models()
-        return plan.type
+        """The provider's type, if the vendor accepts the credentials. Raises `ModelError` if not."""
+        blueprint = _blueprint(given, Blueprint(type=str(given["provider_type"]), name=str(given["provider_type"])))
+        await self._factory.make(blueprint).list_models()
+        return blueprint.type
 
     async def check(self, actor: Actor, provider_id: str) -> str:
         provider = await self._store.get(actor, provider_id)
-        await self._workshop.make(Blueprint.of(provider, self._sealer)).list_models()
+        await self._factory.make(Blueprint.of(provider, self._encrypter)).list_models()
         return provider.provider_type
 
-    def _plan_of(self, provider: Provider, *, anew: bool) -> Blueprint:
-        """The record's plan. Credentials that cannot be opened any more are left out if they are given anew."""
+    def _blueprint_of(self, provider: Provider, *, has_new_key: bool) -> Blueprint:
+        """The blueprint of a stored provider. Credentials that can no longer be decrypted are left out if the request
+        replaces them."""
         try:
-            return Blueprint.of(provider, self._sealer)
+            return Blueprint.of(provider, self._encrypter)
         except WrongKey:
-            if not anew:
+            if not has_new_key:
                 raise
-            return Blueprint.of(replace(provider, sealed=None), self._sealer)
+            return Blueprint.of(replace(provider, sealed=None), self._encrypter)
 
     def _check_name(self, name: str) -> None:
         if _NAME.fullmatch(name) is None:
@@ -133,17 +147,17 @@ class Providers:
                 f"A provider's name has up to 64 letters, digits, dots, dashes and underscores, not {name!r}: "
                 "it becomes the front of its models' handles"
             )
-        if self._workshop.is_own(name):
+        if self._factory.is_own(name):
             raise Conflict(
                 f"The name {name} belongs to a provider of the server's own. Choose another, for example my-{name}."
             )
 
-    def _sealed(self, plan: Blueprint) -> str | None:
-        return self._sealer.seal(json.dumps(dict(plan.credentials))) if plan.credentials else None
+    def _encrypted(self, blueprint: Blueprint) -> str | None:
+        return self._encrypter.seal(json.dumps(dict(blueprint.credentials))) if blueprint.credentials else None
 
 
-async def offered(model: Model) -> Sequence[ModelInfo] | None:
-    """What it offers; None if it cannot be asked. Raises if it can and says no."""
+async def list_or_none(model: Model) -> Sequence[ModelInfo] | None:
+    """The vendor's models; None if it cannot list them. Raises `ModelError` if it rejects the credentials."""
     try:
         return await model.list_models()
     except ModelError as error:
@@ -152,13 +166,11 @@ async def offered(model: Model) -> Sequence[ModelInfo] | None:
         return None
 
 
-def _plan(given: Given, before: Blueprint) -> Blueprint:
-    """What is sent takes the place of what was; a null says nothing."""
+def _blueprint(given: Given, before: Blueprint) -> Blueprint:
+    """`before` with the fields that the client sent; a null leaves a field as it is."""
     base_url = before.base_url
     if given.get("base_url"):
-        base_url = str(given["base_url"]).rstrip("/")
-        if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
-            raise InvalidArgument(f"base_url must be an http:// or https:// URL, not {base_url!r}")
+        base_url = _checked_url(str(given["base_url"]).rstrip("/"))
     options = {key: _option(key, str(given[key])) for key in OPTIONS if given.get(key)}
     credentials = {key: str(given[key]) for key in CREDENTIALS if given.get(key)}
     return replace(
@@ -169,17 +181,31 @@ def _plan(given: Given, before: Blueprint) -> Blueprint:
     )
 
 
+def _checked_url(url: str) -> str:
+    # The errors do not quote the URL, because it may hold a password.
+    try:
+        parts = urlsplit(url)
+        readable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is not a number, or an IPv6 address without its closing bracket
+        readable = False
+    if not readable:
+        raise InvalidArgument("base_url must be an http:// or https:// URL with a host, and a port that exists if any")
+    if "@" in parts.netloc:
+        raise InvalidArgument("base_url must not hold a user or a password; send the key as api_key")
+    return url
+
+
 def _option(key: str, text: str) -> str:
-    """Options become parts of addresses, and must not turn them into others: a stored key would follow."""
+    """Options become parts of URLs. They must not change the host: the stored key would be sent there."""
     if _OPTION.fullmatch(text) is None:
         raise InvalidArgument(f"{key} may hold letters, digits, dots, colons, dashes and underscores, not {text!r}")
     return text
 
 
-def _place(url: str | None) -> tuple[str, str | None, int | None]:
+def _origin(url: str | None) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url or "")
     return parts.scheme, parts.hostname, parts.port
 
 
-def _of(provider: Provider, models: Sequence[ModelInfo]) -> list[ModelInfo]:
+def _with_provider_id(provider: Provider, models: Sequence[ModelInfo]) -> list[ModelInfo]:
     return [replace(info, provider_id=provider.id) for info in models]

@@ -1,7 +1,7 @@
-"""The tool rules of an agent in the one form they are kept and shown in, and the rule that asks for approval.
+"""Check the tool rules that a client sends and bring them into their stored form; add and remove approval rules.
 
-Rules are checked here, when they are sent, and strictly. `core.rules` reads what is kept and stays lenient: an agent
-whose rules were kept by an earlier version must go on.
+Rules are checked strictly here, when they are sent. `core.tools.tool_rules` parses the stored rules and is lenient: an
+agent whose rules were stored by an earlier version must keep working.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from holdfast.core.errors import Invalid
 from holdfast.core.records import Json, Tool
-from holdfast.core.rules import parse_rule
+from holdfast.core.tools.tool_rules import parse_rule
 
 APPROVAL = "requires_approval"
 
-# What each kind has besides tool_name, type and prompt_template, with its default.
+# The fields of each type besides tool_name, type and prompt_template, with their defaults.
 _FIELDS: dict[str, dict[str, Any]] = {
     "run_first": {"args": None},
     "constrain_child_tools": {"children": [], "child_arg_nodes": None},
@@ -26,7 +26,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
 
 
 def read_rules(sent: Sequence[Mapping[str, Any]]) -> tuple[Json, ...]:
-    """Rules as clients sent them, checked, every field of their kind present. Raises `Invalid`."""
+    """The rules, checked, with every field of their type present. Raises `Invalid`."""
     return tuple(_read(rule) for rule in sent)
 
 
@@ -77,7 +77,7 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def with_approval_of(rules: tuple[Json, ...], attached: Sequence[Tool]) -> tuple[Json, ...]:
-    """The rules after these tools were attached: those that want a human by default are given the rule."""
+    """The rules after these tools were attached: tools that need approval by default get an approval rule."""
     for tool in attached:
         if tool.default_requires_approval:
             rules = set_approval(rules, tool.name, True)
@@ -85,7 +85,7 @@ def with_approval_of(rules: tuple[Json, ...], attached: Sequence[Tool]) -> tuple
 
 
 def set_approval(rules: tuple[Json, ...], tool_name: str, required: bool) -> tuple[Json, ...]:
-    """The rules with exactly one approval rule for this tool, or none."""
+    """The rules with exactly one approval rule for this tool if it is required, else with none."""
     has = any(_is_approval(rule, tool_name) for rule in rules)
     if required and not has:
         return (*rules, {"tool_name": tool_name, "type": APPROVAL, "prompt_template": None})

@@ -1,45 +1,49 @@
-"""Finding tools by words: a plain ranking over what is told of each. There are no embeddings yet.
+"""Rank tools by the words of a search query. There are no embeddings yet.
 
-A word counts most in the name, less in the tags and the description, least among the parameters.
+A word counts most in the name, less in the tags and the description, least in the parameters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from holdfast.core.records import Tool
 
-SEARCHED = 1000  # of the newest tools
+MAX_TOOLS = 1000  # only the newest are searched
+MAX_WORDS = 100  # of a query
+MAX_TEXT_CHARS = 20_000  # that are searched of each text of a tool
 _WORDS = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """`score` is between 0 and 1; `text` is what was looked at."""
+class ToolMatch:
+    """A tool that was found. `score` is between 0 and 1; `text` is the text that was searched."""
 
     tool: Tool
     score: float
     text: str
 
 
-def best(tools: Sequence[Tool], query: str | None, limit: int) -> list[Found]:
-    words = {word.lower() for word in _WORDS.findall(query or "")}
-    found = [_judged(tool, words) for tool in tools]
+def best(tools: Sequence[Tool], query: str | None, limit: int) -> list[ToolMatch]:
+    words = dict.fromkeys(found[0].lower() for found in islice(_WORDS.finditer(query or ""), MAX_WORDS))
+    found = [_score(tool, words) for tool in tools]
     if words:
         found = sorted((one for one in found if one.score > 0), key=lambda one: -one.score)
     return found[:limit]
 
 
-def _judged(tool: Tool, words: set[str]) -> Found:
+def _score(tool: Tool, words: Collection[str]) -> ToolMatch:
     parameters = ((tool.json_schema or {}).get("parameters") or {}).get("properties") or {}
-    told = (
+    weighted = (
         (1.0, tool.name),
         (0.6, " ".join(tool.tags)),
         (0.6, tool.description or ""),
         (0.3, " ".join([*parameters, *(str(one.get("description", "")) for one in parameters.values())])),
     )
-    weights = [max((weight for weight, text in told if word in text.lower()), default=0.0) for word in words]
-    text = "\n".join(text for _, text in told if text)
-    return Found(tool, sum(weights) / len(weights) if weights else 1.0, text)
+    searched = [(weight, text[:MAX_TEXT_CHARS].lower()) for weight, text in weighted]
+    weights = [max((weight for weight, text in searched if word in text), default=0.0) for word in words]
+    text = "\n".join(text for _, text in weighted if text)
+    return ToolMatch(tool, sum(weights) / len(weights) if weights else 1.0, text)

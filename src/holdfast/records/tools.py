@@ -1,35 +1,40 @@
-"""Tools: made from source, replaced by name, changed, and the base tools that come with the server.
+"""Create tools from source, replace them by name, change, search and delete them; add the server's base tools.
 
-Nothing of a tool is executed here; its schema is read from its source through `ports.schemas`.
+No tool code runs here. A tool's schema comes from the request, or is read from its source by a `ports.schema_reader`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
+from holdfast.core.approvals.expiry import parse_expiry
 from holdfast.core.errors import Conflict, Invalid, NotFound
-from holdfast.core.expiry import parse_expiry
 from holdfast.core.records import Actor, Tool
-from holdfast.core.tool_limits import own_limits
+from holdfast.core.tools.tool_limits import own_limits
+from holdfast.core.tools.tool_schemas import check_tool_schema
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
-from holdfast.ports.schemas import SchemaReader
-from holdfast.ports.tools import ToolFilter, ToolStore
+from holdfast.ports.schema_reader import SchemaReader
+from holdfast.ports.stores.tool_store import ToolFilter, ToolStore
 from holdfast.records.base_tools import BASE_TOOLS, base_tools_for
-from holdfast.records.tool_schema import schema_for
-from holdfast.records.tool_search import SEARCHED, Found, best
+from holdfast.records.tool_search import MAX_TOOLS, ToolMatch, best
 
 CUSTOM = "custom"
-UNSAID_SOURCE_TYPE = "json"  # what clients are used to read when they did not send one
+DEFAULT_SOURCE_TYPE = "json"  # clients expect this when they sent none
 
-_OWN = frozenset({"id", "org_id", "name", "tool_type", "created_at", "updated_at", "created_by", "updated_by", "mcp"})
-_SETTABLE = frozenset(f.name for f in fields(Tool)) - _OWN
+_SERVER_FIELDS = frozenset(
+    {"id", "org_id", "name", "tool_type", "created_at", "updated_at", "created_by", "updated_by", "mcp"}
+)
+_SETTABLE = frozenset(f.name for f in fields(Tool)) - _SERVER_FIELDS
 _LISTS = ("tags", "pip_requirements", "npm_requirements")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SCHEMA_SOURCES = ("source_code", "json_schema", "args_json_schema")
 
 
@@ -38,17 +43,23 @@ class Tools:
         self._store = store
         self._schemas = schemas
         self._clock = clock
+        self._parse_lock = asyncio.Semaphore(1)  # one source at a time: parsing keeps one processor busy
 
     async def put(self, actor: Actor, given: Mapping[str, Any]) -> Tool:
-        """A new tool; one of source that has its name already is changed into it and keeps its id."""
-        schema = schema_for(self._schemas, given["source_code"], given)
-        told = _told(_settable(given), schema)
-        new = _new_tool(actor, schema["name"], told, self._clock.now())
-        return await self._store.put(new, partial(_replaced, new, told))
+        """Create a tool. An existing tool from source with the same name is replaced and keeps its id."""
+        schema = await self._schema_for(given)
+        tool_fields = _with_schema(_settable(given), schema)
+        new = _new_tool(actor, schema["name"], tool_fields, self._clock.now())
+        return await self._store.put(new, partial(_replacement, new, tool_fields))
 
     async def change(self, actor: Actor, tool_id: str, given: Mapping[str, Any]) -> Tool:
-        alter = partial(changed, self._schemas, actor, given, self._clock.now())
-        return await self._store.change(actor, tool_id, alter)
+        """The source is parsed before the transaction, because parsing inside it would block all other writes. If the
+        tool is changed in between, the source is parsed again."""
+        alter = partial(changed_tool, self._schemas, actor, given, self._clock.now())
+        before = await self._store.get(actor, tool_id)
+        async with self._parse_lock:
+            after = await asyncio.to_thread(alter, before)
+        return await self._store.change(actor, tool_id, lambda tool: after if tool == before else alter(tool))
 
     async def get(self, actor: Actor, tool_id: str) -> Tool:
         return await self._store.get(actor, tool_id)
@@ -62,52 +73,56 @@ class Tools:
     async def delete(self, actor: Actor, tool_id: str) -> None:
         try:
             await self._store.delete(actor, tool_id)
-        except NotFound as error:  # clients know this one as a 400
+        except NotFound as error:  # clients expect a 400 here
             raise Invalid(str(error)) from error
 
     async def add_base_tools(self, actor: Actor) -> Sequence[Tool]:
         names = [tool.name for tool in BASE_TOOLS]
         return await self._store.ensure(base_tools_for(actor, names, self._clock.now()))
 
-    def from_source(self, actor: Actor, given: Mapping[str, Any]) -> Tool:
-        """The tool that this would make, without keeping it."""
-        schema = schema_for(self._schemas, given["source_code"], given)
-        return _new_tool(actor, schema["name"], _told(_settable(given), schema), self._clock.now())
+    async def from_source(self, actor: Actor, given: Mapping[str, Any]) -> Tool:
+        """The tool that a request would create; it is not stored."""
+        schema = await self._schema_for(given)
+        return _new_tool(actor, schema["name"], _with_schema(_settable(given), schema), self._clock.now())
 
-    async def search(self, actor: Actor, wanted: ToolFilter, query: str | None, limit: int) -> Sequence[Found]:
-        """Tools by the words of the query, the best first; without one, the newest."""
-        tools = await self._store.listing(actor, wanted, Page(limit=SEARCHED, order="desc"))
-        return best(tools, query, limit)
+    async def _schema_for(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        async with self._parse_lock:
+            return await asyncio.to_thread(schema_for, self._schemas, given["source_code"], given)
+
+    async def search(self, actor: Actor, wanted: ToolFilter, query: str | None, limit: int) -> Sequence[ToolMatch]:
+        """Tools that match the query, the best match first; without a query, the newest tools."""
+        tools = await self._store.listing(actor, wanted, Page(limit=MAX_TOOLS, order="desc"))
+        return await asyncio.to_thread(best, tools, query, limit)
 
     async def of_agent(self, actor: Actor, agent_id: str, page: Page) -> Sequence[Tool]:
         return await self._store.of_agent(actor, agent_id, page)
 
 
-def _replaced(new: Tool, told: Mapping[str, Any], existing: Tool) -> Tool:
-    """The tool of this name, made again. One that is not made from source is never replaced: agents that have it would
-    run this one in its place, without having been asked."""
+def _replacement(new: Tool, tool_fields: Mapping[str, Any], existing: Tool) -> Tool:
+    """The existing tool with the new fields. A tool that was not made from source is never replaced: its agents would
+    run the new one instead, although their owners did not choose that."""
     if existing.tool_type != CUSTOM:
         raise Conflict(
             f"{existing.name} is the name of a tool that is not made from source ({existing.tool_type}). Choose "
             f"another name, or delete tool {existing.id} first if yours should stand in for it."
         )
-    return replace(existing, **told, updated_at=new.updated_at, updated_by=new.updated_by)
+    return replace(existing, **tool_fields, updated_at=new.updated_at, updated_by=new.updated_by)
 
 
-def changed(reader: SchemaReader, actor: Actor, given: Mapping[str, Any], now: datetime, tool: Tool) -> Tool:
-    """The tool after a change. A null says nothing. A new source or schema is read again, and may rename the tool
-    as long as no agent has it (the store sees to that)."""
+def changed_tool(reader: SchemaReader, actor: Actor, given: Mapping[str, Any], now: datetime, tool: Tool) -> Tool:
+    """The tool after a change. A null leaves the field as it is. A new source or schema is parsed again, and may rename
+    the tool as long as no agent has it (the store checks that)."""
     chosen = _settable(given)
     new = {key: chosen[key] for key in _SCHEMA_SOURCES if key in chosen and chosen[key] != getattr(tool, key)}
     name = tool.name
     if new and tool.tool_type != CUSTOM:
         raise Invalid(f"{tool.name} was not made from source: its source and schema cannot be changed.")
     if new:
-        said = {"args_json_schema": tool.args_json_schema, "source_type": tool.source_type, **chosen}
+        source_fields = {"args_json_schema": tool.args_json_schema, "source_type": tool.source_type, **chosen}
         if "source_code" in new and "args_json_schema" not in new:
-            said.pop("args_json_schema")
-        schema = schema_for(reader, chosen.get("source_code", tool.source_code or ""), said)
-        chosen, name = _told(chosen, schema), schema["name"]
+            source_fields.pop("args_json_schema")
+        schema = schema_for(reader, chosen.get("source_code", tool.source_code or ""), source_fields)
+        chosen, name = _with_schema(chosen, schema), schema["name"]
     elif "description" in chosen and tool.json_schema:  # the model reads the one in the schema
         chosen["json_schema"] = {**tool.json_schema, "description": chosen["description"]}
     return replace(tool, **chosen, name=name, updated_at=now, updated_by=actor.user_id)
@@ -120,12 +135,12 @@ def _settable(given: Mapping[str, Any]) -> dict[str, Any]:
     return chosen | {key: tuple(chosen[key]) for key in _LISTS if key in chosen}
 
 
-def _told(chosen: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """With the schema, and a description that is the schema's unless one was sent."""
+def _with_schema(chosen: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """The fields with the schema added, and with the schema's description unless the client sent one."""
     return {"description": schema.get("description"), **chosen, "json_schema": schema}
 
 
-def _new_tool(actor: Actor, name: str, told: dict[str, Any], now: datetime) -> Tool:
+def _new_tool(actor: Actor, name: str, tool_fields: dict[str, Any], now: datetime) -> Tool:
     return Tool(
         id=new_id("tool"),
         org_id=actor.org_id,
@@ -134,5 +149,40 @@ def _new_tool(actor: Actor, name: str, told: dict[str, Any], now: datetime) -> T
         updated_at=now,
         created_by=actor.user_id,
         updated_by=actor.user_id,
-        **{"source_type": UNSAID_SOURCE_TYPE, **told},
+        **{"source_type": DEFAULT_SOURCE_TYPE, **tool_fields},
     )
+
+
+# ---- schema -------------------------------------------------------------------------------------------------
+
+
+def schema_for(reader: SchemaReader, source: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The tool's schema: `{"name", "description", "parameters"}`. Raises `Invalid`, which says what to change.
+
+    A `json_schema` in the request wins; then `args_json_schema` with the function in the source; then the source."""
+    schema = _schema_for(reader, source, given)
+    check_tool_schema(schema)
+    return schema
+
+
+def _schema_for(reader: SchemaReader, source: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    description: str | None = given.get("description")
+    if given.get("json_schema"):
+        return _as_sent(reader, given["json_schema"], source, description)
+    if given.get("source_type") in ("typescript", "ts"):
+        raise Invalid("A TypeScript tool needs a json_schema: only Python sources are read for one.")
+    if given.get("args_json_schema"):
+        name, docstring = reader.function_in(source)
+        return reader.from_args(name, description or docstring or name, given["args_json_schema"])
+    return reader.from_source(source, name=given.get("name"), description=description)
+
+
+def _as_sent(reader: SchemaReader, sent: Mapping[str, Any], source: str, description: str | None) -> dict[str, Any]:
+    schema = dict(sent)
+    name = schema.get("name") or reader.function_in(source)[0]
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise Invalid(f"{name!r} cannot be a tool's name; use 1 to 64 letters, digits, underscores and hyphens.")
+    schema["name"] = name
+    schema.setdefault("description", description)
+    schema.setdefault("parameters", {"type": "object", "properties": {}, "required": []})
+    return schema

@@ -1,12 +1,12 @@
-"""The environment, read once.
+"""Reads all settings from environment variables, once at start.
 
-`cli` calls `Settings.from_environment(os.environ)` at start and hands the value to `app`. Every other room gets
-the few plain values it needs as arguments; none imports this room. Nothing here touches disk, network or log.
+`cli` calls `Settings.from_environment(os.environ)` and passes the value to `app`. All other packages get the few plain
+values they need as arguments and never import this one. Nothing here touches disk, network or log.
 
-How it works: `VARIABLES` in table.py has a row for each field. A row holds the variable's name, the other names it
-answers to (a server that moves over from Letta keeps its environment), how its text is read and what it means.
-The same table makes the values, the error messages and, through `describe`, the page in the docs. An empty
-variable counts as unset, since that is how compose files pass on what nobody filled in.
+`VARIABLES` in table.py has a row for each field: the variable's name, its aliases (so that a server migrated from Letta
+keeps its environment), how its text is parsed and what it means. The values, the error messages and, through
+`describe`, docs/settings.md are made from that table. An empty variable counts as unset, since compose files pass on
+unset variables as empty ones.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from holdfast.settings.reading import SettingsError
+from holdfast.settings.letta_compat import LETTA_PG_PARTS, default_data_dir, letta_database, letta_password
+from holdfast.settings.parsing import SettingsError
 from holdfast.settings.table import VARIABLES
-from holdfast.settings.together import LETTA_PG_PARTS, default_data_dir, letta_database, letta_password
 from holdfast.settings.vendors import VENDOR_VARIABLES
 
 __all__ = ["VARIABLES", "VENDOR_VARIABLES", "Description", "Settings", "SettingsError", "describe"]
@@ -24,7 +24,7 @@ __all__ = ["VARIABLES", "VENDOR_VARIABLES", "Description", "Settings", "Settings
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Settings:
-    """What the operator chose. The defaults stand in `VARIABLES`: `Settings.from_environment({})` gives them."""
+    """The operator's settings. `VARIABLES` has the defaults: `Settings.from_environment({})` returns them."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ class Settings:
     gemini_base_url: str | None
     exa_api_key: str | None
     exa_base_url: str | None
-    vendors: Mapping[str, str]  # of all other vendors, by the names in settings/vendors.py
+    vendors: Mapping[str, str]  # values of all other vendors, by field name in settings/vendors.py
     lease_seconds: float
     database_connections: int
     most_runs: int
@@ -63,6 +63,9 @@ class Settings:
     event_retention_days: int
     trace_retention_days: int
     max_body_bytes: int
+    request_head_seconds: float
+    request_body_seconds: float
+    most_connections: int
     webhook_secret: str | None
     approvals_webhook: str | None
     allow_private_urls: bool
@@ -81,12 +84,12 @@ class Settings:
         return cls(**values)
 
     def provider_values(self) -> dict[str, str | None]:
-        """What `providers.catalog.build` makes the server's own providers from."""
+        """The values from which `providers.factory.build` makes the server's own providers."""
         fields = (f"{name}_{part}" for name in ("openai", "anthropic", "gemini") for part in ("api_key", "base_url"))
         return {**{field: getattr(self, field) for field in fields}, **self.vendors}
 
     def __repr__(self) -> str:
-        """Safe to log: secrets are stars and URLs have lost their password."""
+        """Safe to log: secrets, and passwords in URLs, are replaced by stars."""
         shown = [f"{variable.field}={variable.show(getattr(self, variable.field))}" for variable in VARIABLES]
         named = {row.field: row for row in VENDOR_VARIABLES}
         shown += [f"{field}={named[field].show(value)}" for field, value in self.vendors.items()]
@@ -94,7 +97,7 @@ class Settings:
 
 
 class Description(NamedTuple):
-    """One line of the settings page."""
+    """One row of docs/settings.md."""
 
     name: str
     aliases: tuple[str, ...]
@@ -103,7 +106,7 @@ class Description(NamedTuple):
 
 
 def describe() -> list[Description]:
-    """Every variable we answer to, for the docs and for `holdfast doctor`."""
+    """Every variable that is read, for docs/settings.md."""
     in_parts = "The database in parts, when it is not given as one URL."
     return [
         *(

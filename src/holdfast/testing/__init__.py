@@ -1,1 +1,4 @@
-"""What we ship for tests, ours and yours: fakes, servers on the real wires, and contract suites."""
+"""Test tools that are shipped with Holdfast: fakes, a model server with the vendors' wire formats, contract suites.
+
+Users' tests may import them. The simulator and the kill test are not shipped; they are beside `tests/`.
+"""

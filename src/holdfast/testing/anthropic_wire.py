@@ -1,6 +1,6 @@
-"""The server's side of the Anthropic Messages wire, for `ModelServer`: requests read, replies written.
+"""The server side of the Anthropic Messages API, for `ModelServer`: parses requests and writes replies.
 
-Frames are joined from ready bytes, because benchmarks stream through here and the server must not be what is measured.
+Frames are joined from prepared bytes, so that this server does not dominate the benchmarks that stream through it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.errors import ModelErrorKind
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     AssistantBody,
     Body,
     Image,
@@ -23,8 +22,9 @@ from holdfast.core.messages import (
     ToolReturnsBody,
     UserBody,
 )
+from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import AnyTool, FinishReason, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec, Usage
-from holdfast.providers.demo import words_of
+from holdfast.providers.demo.demo_model import words_of
 from holdfast.testing.request_reading import as_messages
 from holdfast.testing.script import Call, Hide, Say, Step, Think, argument_pieces, finish_of, usage_of
 
@@ -46,7 +46,7 @@ _TYPES: dict[ModelErrorKind, str] = {
 
 
 class AnthropicWire:
-    """One reply being written."""
+    """Writes one reply."""
 
     def __init__(self, model: str) -> None:
         self._id = f"msg_{uuid.uuid4().hex[:24]}"
@@ -60,7 +60,7 @@ class AnthropicWire:
         return _event("message_start", {"message": message}) + _event("ping", {})
 
     def frames(self, step: Step) -> Iterator[bytes]:
-        """The pieces of a step; each is one token or so."""
+        """The frames of a step; each holds about one token."""
         match step:
             case Say(text=text):
                 block, pieces = {"type": "text", "text": ""}, [("text_delta", "text", word) for word in words_of(text)]
@@ -85,7 +85,7 @@ class AnthropicWire:
         return _event("error", {"error": {"type": _TYPES.get(kind, "api_error"), "message": message}})
 
     def whole(self, steps: Sequence[Step]) -> dict[str, Any]:
-        """The reply without streaming."""
+        """The whole reply, for a request without streaming."""
         content = [block for step in steps if (block := _whole_block(step)) is not None]
         head = {"id": self._id, "type": "message", "role": "assistant", "model": self._model, "content": content}
         return {**head, "stop_reason": _STOP[finish_of(steps)], "stop_sequence": None, "usage": _usage(usage_of(steps))}
@@ -111,7 +111,7 @@ def listing(models: Sequence[str], window: int) -> dict[str, Any]:
 
 
 def read_request(body: Mapping[str, Any]) -> ModelRequest:
-    """What a client sent, as our own request, for the demo model to answer."""
+    """The client's request as a `ModelRequest`, for the demo model."""
     choice = body.get("tool_choice") or {}
     system = _text(body.get("system"))
     bodies = [SystemBody(system)] if system else []
@@ -193,7 +193,7 @@ def _tool_use(call: Call) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """The wire counts what came from the cache and went to it apart from the input."""
+    """Usage in Anthropic's format, where input tokens do not include those read from or written to the cache."""
     read, written = usage.cached_input_tokens, usage.cache_write_tokens
     said = {
         "input_tokens": usage.prompt_tokens - (read or 0) - (written or 0),

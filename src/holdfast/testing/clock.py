@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A fake clock, which stands still until a test advances it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FakeClock:
         await future
 
     async def advance(self, seconds: float) -> None:
-        """Move on, waking each sleeper at its own moment."""
+        """Advance the time and wake each sleeper at its own time."""
         until = self._now + timedelta(seconds=seconds)
         while self._sleepers and self._sleepers[0][0] <= until:
             at, _, future = heapq.heappop(self._sleepers)

@@ -1,4 +1,4 @@
-"""The clouds' sides of a wire, for `ModelServer`: what Amazon and Google put around other vendors' models."""
+"""The server side of Amazon Bedrock and Google Vertex, for `ModelServer`: framing and model lists of the two clouds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXCEPTIONS: dict[ModelErrorKind, str] = {
 
 
 class BedrockWire:
-    """Anthropic's events, each in a frame of Amazon's."""
+    """Writes Anthropic's events, each in a frame of Amazon's event stream."""
 
     def __init__(self, model: str) -> None:
         self._inner = AnthropicWire(model)
@@ -58,7 +58,7 @@ def _chunk(data: bytes) -> bytes:
 
 
 def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """One message of Amazon's event stream, with its two checksums."""
+    """One frame of Amazon's event stream, with its two checksums."""
     said = b"".join(
         bytes([len(name)]) + name.encode() + b"\x07" + len(text).to_bytes(2, "big") + text.encode()
         for name, text in headers.items()

@@ -1,6 +1,6 @@
-"""How vendors count a prompt that they are not to answer, for `ModelServer`: strict about what they are sent.
+"""The vendors' token counting endpoints, for `ModelServer`, with strict checks of the request.
 
-The number is our own estimate, plus a little that only the vendor knows of, so that a test can tell who counted.
+The result is our own estimate plus a constant, so that a test can tell the vendor's count from ours.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.core import tokens
+from holdfast.core.conversation import token_estimate
 from holdfast.core.model import ModelRequest
 from holdfast.testing import anthropic_wire, gemini_wire
 
@@ -38,5 +38,5 @@ COUNTED_AT = {
 
 
 def _counted(request: ModelRequest) -> int:
-    bodies = tokens.of_bodies(message.body for message in request.messages)
-    return bodies + tokens.of_tools(request.tools) + ONLY_THE_VENDOR_KNOWS
+    bodies = token_estimate.of_bodies(message.body for message in request.messages)
+    return bodies + token_estimate.of_tools(request.tools) + ONLY_THE_VENDOR_KNOWS

@@ -1,6 +1,6 @@
-"""Which wire is spoken at which path of `ModelServer`, and what its vendors list: one table each.
+"""The URL paths of `ModelServer`: which wire format each path speaks, and which model list it returns.
 
-Vendors that only stand at another address (Azure, Vertex) are the same wire at another path, as they are in life.
+Azure and Vertex use the wire format of another vendor, so they are the same format at another path.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.model import ModelRequest
-from holdfast.providers.demo import CONTEXT_WINDOW, MODEL
+from holdfast.providers.demo.demo_model import CONTEXT_WINDOW, MODEL
 from holdfast.testing import anthropic_wire, cloud_wires, gemini_wire, openai_wire, responses_wire
 from holdfast.testing.playing import ServerWire
 
@@ -24,7 +24,7 @@ VERTEX = "/v1/projects/{project}/locations/{location}/publishers"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What the server needs to know of a wire."""
+    """A wire format: how to parse its requests and write its replies."""
 
     wire: Callable[[str], ServerWire]
     read: Callable[[Mapping[str, Any]], ModelRequest]

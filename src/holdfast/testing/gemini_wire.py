@@ -1,6 +1,6 @@
-"""The server's side of the Gemini wire, for `ModelServer`: requests read, replies written, with CRLF as Google has it.
+"""The server side of the Gemini API, for `ModelServer`: parses requests and writes replies, with CRLF as Google does.
 
-Frames are joined from ready bytes, because benchmarks stream through here and the server must not be what is measured.
+Frames are joined from prepared bytes, so that this server does not dominate the benchmarks that stream through it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.errors import ModelErrorKind
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     AssistantBody,
     Body,
     Image,
@@ -23,8 +22,9 @@ from holdfast.core.messages import (
     ToolReturnsBody,
     UserBody,
 )
+from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import AnyTool, FinishReason, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec, Usage
-from holdfast.providers.demo import words_of
+from holdfast.providers.demo.demo_model import words_of
 from holdfast.testing.request_reading import as_messages
 from holdfast.testing.script import STATUS_OF_KIND, Call, Hide, Say, Step, Think, finish_of, usage_of
 
@@ -48,7 +48,7 @@ _TOO_LONG = "The input token count (1048577) exceeds the maximum number of token
 
 
 class GeminiWire:
-    """One reply being written."""
+    """Writes one reply."""
 
     def __init__(self, model: str) -> None:
         self._tail = {"modelVersion": model, "responseId": uuid.uuid4().hex}
@@ -57,7 +57,7 @@ class GeminiWire:
         return b""
 
     def frames(self, step: Step) -> Iterator[bytes]:
-        """The pieces of a step; each is one token or so, but calls come whole."""
+        """The frames of a step; each holds about one token, but a call is one frame."""
         for part in _parts(step):
             yield b'data: {"candidates":[{"content":{"parts":[' + orjson.dumps(part) + b'],"role":"model"}}]}\r\n\r\n'
 
@@ -69,7 +69,7 @@ class GeminiWire:
         return _event(failure(STATUS_OF_KIND[kind], _TOO_LONG if kind == "context_overflow" else message))
 
     def whole(self, steps: Sequence[Step]) -> dict[str, Any]:
-        """The reply without streaming."""
+        """The whole reply, for a request without streaming."""
         content = {"parts": [part for step in steps for part in _parts(step)], "role": "model"}
         candidate = {"content": content, "finishReason": _REASONS[finish_of(steps)], "index": 0}
         return {"candidates": [candidate], "usageMetadata": _usage(usage_of(steps)), **self._tail}
@@ -90,7 +90,7 @@ def _listed(model: str, window: int) -> dict[str, Any]:
 
 
 def read_request(body: Mapping[str, Any]) -> ModelRequest:
-    """What a client sent, as our own request, for the demo model to answer."""
+    """The client's request as a `ModelRequest`, for the demo model."""
     system = _text((body.get("systemInstruction") or {}).get("parts") or ())
     declared = [one for tool in body.get("tools") or () for one in tool.get("functionDeclarations") or ()]
     said = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
@@ -108,7 +108,7 @@ def read_request(body: Mapping[str, Any]) -> ModelRequest:
 
 
 def _bodies(contents: Sequence[Mapping[str, Any]]) -> Iterator[Body]:
-    """Calls that have no id are told apart by their tool's name, as the wire does it."""
+    """Message bodies from Gemini's contents. Calls without an id are identified by the name of their tool."""
     for content in contents:
         parts = content["parts"]
         calls = tuple(_tool_call(part["functionCall"]) for part in parts if "functionCall" in part)
@@ -176,7 +176,7 @@ def _parts(step: Step) -> Iterator[dict[str, Any]]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    """The wire counts thoughts apart from the answer."""
+    """Usage in Gemini's format, which counts reasoning apart from the reply."""
     thoughts = usage.reasoning_tokens
     said = {
         "promptTokenCount": usage.prompt_tokens,

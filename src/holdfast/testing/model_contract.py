@@ -1,13 +1,13 @@
-"""The contract of `ports.model.Model`: what every provider, and every fake of one, does.
+"""The contract test suite of `ports.model.Model`, which every provider and every fake model must pass.
 
-To hold a model to it, subclass `ModelContract` in a test module and give it a `stage` fixture:
+To test a model, subclass `ModelContract` in a test module and give it a `stage` fixture:
 
     class TestMyProvider(ModelContract):
         @pytest.fixture
         async def stage(self) -> AsyncIterator[Stage]: ...
 
-A `Stage` sets a model up so that its next call plays a script. A step that a model cannot be brought to (the demo
-model has no connection to break) is in `cannot`, and the tests that need it are skipped.
+A `Stage` prepares a model so that its next call plays a script. Steps that a model cannot play (the demo
+model has no connection to break) are listed in `cannot`, and the tests that need them are skipped.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any, Protocol
 import orjson
 import pytest
 
+from holdfast.core.conversation.messages import HiddenReasoning, Message, Reasoning, Text, UserBody
 from holdfast.core.errors import ModelError, ModelErrorKind
-from holdfast.core.messages import HiddenReasoning, Message, Reasoning, Text, UserBody
 from holdfast.core.model import (
     CallDelta,
     Delta,
@@ -37,20 +37,7 @@ from holdfast.core.model import (
     Usage,
 )
 from holdfast.ports.model import Model
-from holdfast.testing.script import (
-    Call,
-    Count,
-    CutOff,
-    Drop,
-    Fail,
-    FailMidStream,
-    Finish,
-    Hang,
-    Hide,
-    Say,
-    Step,
-    Think,
-)
+from holdfast.testing.script import Call, Count, CutOff, Drop, Fail, FailMidStream, Finish, Hang, Hide, Say, Step, Think
 
 TEXT = "Kelp holds fast — même en plein océan 🌊."
 KINDS: tuple[ModelErrorKind, ...] = (
@@ -66,23 +53,23 @@ KINDS: tuple[ModelErrorKind, ...] = (
 
 
 class Stage(Protocol):
-    """A model, and a way to tell what its next call shall do."""
+    """A model, and a way to script its next call."""
 
     model: Model
     cannot: frozenset[type]
 
     def ask(self, *steps: Step) -> ModelRequest:
-        """A request that will be answered with these steps."""
+        """A request to which the model will reply with these steps."""
         ...
 
     async def closed(self) -> None:
-        """Returns when the other side has seen that its reader went away."""
+        """Return when the other side has noticed that its client disconnected."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A whole call: its deltas, and the reply at their end."""
+class CollectedReply:
+    """A finished model call: its deltas and its reply."""
 
     deltas: Sequence[Delta]
     reply: Reply
@@ -101,8 +88,8 @@ def simple_request(text: str, tools: tuple[ToolSpec, ...] = ()) -> ModelRequest:
     return ModelRequest("rehearsal", [message], tools, settings=ModelSettings(parallel_tool_calls=True))
 
 
-async def hear(stage: Stage, *steps: Step) -> Heard:
-    """Play the steps and listen to the end."""
+async def collect(stage: Stage, *steps: Step) -> CollectedReply:
+    """Play the steps and read the reply to its end."""
     for step in steps:
         if type(step) in stage.cannot:
             pytest.skip(f"this model cannot be brought to {type(step).__name__}")
@@ -111,12 +98,12 @@ async def hear(stage: Stage, *steps: Step) -> Heard:
     last = deltas.pop()
     assert isinstance(last, ReplyDone), "the last delta is ReplyDone"
     assert not any(isinstance(delta, ReplyDone) for delta in deltas), "and there is only one"
-    return Heard(deltas, last.reply)
+    return CollectedReply(deltas, last.reply)
 
 
 async def failure(stage: Stage, *steps: Step) -> ModelError:
     with pytest.raises(ModelError) as raised:
-        await hear(stage, *steps)
+        await collect(stage, *steps)
     return raised.value
 
 
@@ -124,20 +111,20 @@ class ModelContract:
     """Subclass it as `Test…` and provide the `stage` fixture."""
 
     async def test_text_comes_in_pieces_that_make_the_reply(self, stage: Stage) -> None:
-        heard = await hear(stage, Say(TEXT))
-        assert heard.joined(TextDelta) == TEXT
-        assert heard.reply.parts == (Text(TEXT),)
-        assert len(heard.deltas) > 1
-        assert heard.reply.finish == "stop"
+        collected = await collect(stage, Say(TEXT))
+        assert collected.joined(TextDelta) == TEXT
+        assert collected.reply.parts == (Text(TEXT),)
+        assert len(collected.deltas) > 1
+        assert collected.reply.finish == "stop"
 
     async def test_reasoning_comes_before_the_text_and_apart_from_it(self, stage: Stage) -> None:
-        heard = await hear(stage, Think("Let me see."), Say("Done."))
-        assert heard.joined(ReasoningDelta) == "Let me see."
-        assert heard.reply.parts == (Reasoning("Let me see."), Text("Done."))
+        collected = await collect(stage, Think("Let me see."), Say("Done."))
+        assert collected.joined(ReasoningDelta) == "Let me see."
+        assert collected.reply.parts == (Reasoning("Let me see."), Text("Done."))
 
     async def test_signed_and_hidden_reasoning_is_kept_to_be_sent_back(self, stage: Stage) -> None:
-        heard = await hear(stage, Think("Let me see.", signature="s1gn"), Hide("cipher"), Say("Done."))
-        [thought, hidden, said] = heard.reply.parts
+        collected = await collect(stage, Think("Let me see.", signature="s1gn"), Hide("cipher"), Say("Done."))
+        [thought, hidden, said] = collected.reply.parts
         assert isinstance(thought, Reasoning)
         assert (thought.text, thought.signature) == ("Let me see.", "s1gn")
         assert isinstance(hidden, HiddenReasoning)
@@ -146,49 +133,49 @@ class ModelContract:
 
     async def test_parallel_calls_keep_their_order_and_their_arguments_apart(self, stage: Stage) -> None:
         wanted: list[dict[str, Any]] = [{"query": f"the {name} of the sea, in full"} for name in ("kelp", "wrack")]
-        heard = await hear(stage, *(Call("search", arguments) for arguments in wanted))
-        calls = heard.reply.calls
+        collected = await collect(stage, *(Call("search", arguments) for arguments in wanted))
+        calls = collected.reply.calls
         assert [orjson.loads(call.arguments) for call in calls] == wanted
-        assert [heard.arguments(call.id) for call in calls] == [call.arguments for call in calls]
+        assert [collected.arguments(call.id) for call in calls] == [call.arguments for call in calls]
         assert len({call.id for call in calls}) == 2
-        assert heard.reply.finish == "tool_calls"
+        assert collected.reply.finish == "tool_calls"
 
     async def test_the_first_piece_of_a_call_names_it(self, stage: Stage) -> None:
-        heard = await hear(stage, Call("search", {"query": "kelp"}))
-        first = next(delta for delta in heard.deltas if isinstance(delta, CallDelta))
-        assert (first.call_id, first.name) == (heard.reply.calls[0].id, "search")
+        collected = await collect(stage, Call("search", {"query": "kelp"}))
+        first = next(delta for delta in collected.deltas if isinstance(delta, CallDelta))
+        assert (first.call_id, first.name) == (collected.reply.calls[0].id, "search")
 
     async def test_text_and_calls_may_come_in_one_reply(self, stage: Stage) -> None:
-        heard = await hear(stage, Say("I will look."), Call("search", {"query": "kelp"}))
-        assert heard.reply.parts == (Text("I will look."),)
-        assert len(heard.reply.calls) == 1
+        collected = await collect(stage, Say("I will look."), Call("search", {"query": "kelp"}))
+        assert collected.reply.parts == (Text("I will look."),)
+        assert len(collected.reply.calls) == 1
 
     async def test_malformed_arguments_are_kept_as_text(self, stage: Stage) -> None:
-        heard = await hear(stage, Call("search", '{"query": "kel'))
-        assert heard.reply.calls[0].arguments == '{"query": "kel'
+        collected = await collect(stage, Call("search", '{"query": "kel'))
+        assert collected.reply.calls[0].arguments == '{"query": "kel'
 
     async def test_a_call_without_arguments_has_the_empty_object(self, stage: Stage) -> None:
-        heard = await hear(stage, Call("look"))
-        assert orjson.loads(heard.reply.calls[0].arguments) == {}
+        collected = await collect(stage, Call("look"))
+        assert orjson.loads(collected.reply.calls[0].arguments) == {}
 
     async def test_an_empty_reply_is_a_reply(self, stage: Stage) -> None:
-        heard = await hear(stage)
-        assert (heard.reply.parts, heard.reply.calls) == ((), ())
+        collected = await collect(stage)
+        assert (collected.reply.parts, collected.reply.calls) == ((), ())
 
     async def test_tokens_are_counted(self, stage: Stage) -> None:
-        heard = await hear(stage, Say(TEXT))
-        assert heard.reply.usage.prompt_tokens > 0
-        assert heard.reply.usage.completion_tokens > 0
+        collected = await collect(stage, Say(TEXT))
+        assert collected.reply.usage.prompt_tokens > 0
+        assert collected.reply.usage.completion_tokens > 0
 
     async def test_cached_tokens_are_part_of_the_prompt(self, stage: Stage) -> None:
         usage = Usage(prompt_tokens=100, completion_tokens=7, cached_input_tokens=80)
-        heard = await hear(stage, Say("Hm."), Count(usage))
-        assert heard.reply.usage == usage
+        collected = await collect(stage, Say("Hm."), Count(usage))
+        assert collected.reply.usage == usage
 
     async def test_a_reply_cut_by_its_length_says_so(self, stage: Stage) -> None:
-        heard = await hear(stage, Say("And then"), Finish("length"))
-        assert heard.reply.finish == "length"
-        assert heard.reply.parts == (Text("And then"),)
+        collected = await collect(stage, Say("And then"), Finish("length"))
+        assert collected.reply.finish == "length"
+        assert collected.reply.parts == (Text("And then"),)
 
     @pytest.mark.parametrize("kind", KINDS)
     async def test_a_failure_has_its_kind(self, stage: Stage, kind: ModelErrorKind) -> None:

@@ -1,15 +1,16 @@
-"""A model server on the vendors' real wires, for tests, demos and benchmarks: OpenAI's two,
-Anthropic's, Gemini's, and the clouds' forms of them (see `dialects`).
+"""A fake model server that speaks the vendors' HTTP APIs, for tests, demos and benchmarks.
 
-It answers from a script, one reply per request in order, and behaves like the built-in demo model when the script is
-empty. It records every request, and when its client went away, so that a test can say "the connection was closed".
+It speaks OpenAI's two APIs, Anthropic's, Gemini's, and the clouds' variants of them (see `dialects`).
+
+It replies from a script, one reply per request in order, and behaves like the built-in demo model when the script is
+empty. It records every request and when its client disconnected, so that a test can check for closed connections.
 
     async with ModelServer() as server:
         server.script(Say("Hello"), Call("roll", {"sides": 6}))
         model = catalog.make("openai", api_key="any-key", base_url=server.openai_url)
 
-As a process of its own: `python -m holdfast.testing.model_server --port 8900` prints its URL; scripts are then posted
-to `/script` as `[[{"step": "Say", "text": "Hello"}], …]`, and `/received` tells what came.
+As a separate process: `python -m holdfast.testing.model_server --port 8900` prints its URL; scripts are then posted
+to `/script` as `[[{"step": "Say", "text": "Hello"}], …]`, and `/received` lists the requests.
 """
 
 from __future__ import annotations
@@ -30,27 +31,16 @@ import orjson
 from aiohttp import web
 
 from holdfast.core.model import ModelRequest, Usage
-from holdfast.providers.demo import CONTEXT_WINDOW
+from holdfast.providers.demo.demo_model import CONTEXT_WINDOW
 from holdfast.testing import anthropic_wire, openai_wire
 from holdfast.testing.counting import COUNTED_AT
 from holdfast.testing.dialects import ANTHROPIC_MODELS, LISTED_AT, OPENAI_MODELS, SPOKEN_AT, Dialect
 from holdfast.testing.playing import hang, pause, play
 from holdfast.testing.request_reading import unpaired
-from holdfast.testing.script import (
-    Count,
-    Drop,
-    Fail,
-    Hang,
-    Say,
-    Slow,
-    Step,
-    demo_steps,
-    finish_of,
-    usage_of,
-)
+from holdfast.testing.script import Count, Drop, Fail, Hang, Say, Slow, Step, demo_steps, finish_of, usage_of
 
 KEPT_REQUESTS = 1000
-PATIENCE_SECONDS = 10.0  # a test that waits longer than this waits for something that will not come
+TIMEOUT_SECONDS = 10.0  # for a test that waits for a request or a disconnect
 MAX_BODY_BYTES = 256 * 1024 * 1024
 _STEPS: dict[str, type[Step]] = {kind.__name__: kind for kind in get_args(Step)}
 _STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache"}
@@ -58,7 +48,7 @@ _STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cac
 
 @dataclass(slots=True)
 class Received:
-    """A request that came, and what became of it. Times are `time.monotonic()`."""
+    """A received request and how its response ended. Times are `time.monotonic()`."""
 
     path: str
     headers: Mapping[str, str]
@@ -69,12 +59,12 @@ class Received:
 
 
 class ModelServer:
-    """Runs on loopback inside the caller's loop. `always` is the reply when the script is empty, instead of demo's."""
+    """Runs on loopback in the caller's loop. `always` replaces the demo model's reply when the script is empty."""
 
     def __init__(self, *, host: str = "127.0.0.1", port: int = 0, always: Sequence[Step] | None = None) -> None:
         self.received: deque[Received] = deque(maxlen=KEPT_REQUESTS)
         self.url = ""
-        self.keys: set[str] | None = None  # if given, whoever has none of these is sent away
+        self.keys: set[str] | None = None  # if set, requests without one of these API keys are rejected
         self.openai_models = list(OPENAI_MODELS)
         self._host, self._port = host, port
         self._always = always
@@ -87,7 +77,7 @@ class ModelServer:
 
     @property
     def openai_url(self) -> str:
-        """The base URL for clients of the OpenAI wires; those of Anthropic take `url` itself."""
+        """The base URL for clients of the OpenAI APIs; clients of Anthropic use `url`."""
         return f"{self.url}/v1"
 
     @property
@@ -96,25 +86,25 @@ class ModelServer:
 
     @property
     def connections(self) -> int:
-        """How many connections the requests came over."""
+        """The number of connections over which requests arrived."""
         return len(self._peers)
 
     def script(self, *steps: Step) -> None:
-        """One more reply, to be given to the next request that finds it first in line."""
+        """Append a reply to the script; each request takes the first one left."""
         self._script.append(steps)
 
     async def wait_for_request(self, number: int = 1) -> Received:
-        """The request with this number, counted from 1, as soon as it is there."""
+        """Wait for the request with this number, counted from 1."""
         await self._until(lambda: self._count >= number)
         return self.received[number - 1 - (self._count - len(self.received))]
 
     async def wait_for_disconnect(self, number: int = 1) -> Received:
-        """The request whose client was the n-th to go away before its answer was complete."""
+        """Wait for the n-th request whose client disconnected before its response was complete."""
         await self._until(lambda: len(self._gone) >= number)
         return self._gone[number - 1]
 
     async def __aenter__(self) -> ModelServer:
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._let_in])
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._check_key])
         for path, dialect in SPOKEN_AT.items():
             app.router.add_post(path, partial(self._answer, dialect))
         for path, count in COUNTED_AT.items():
@@ -122,8 +112,8 @@ class ModelServer:
         for path, listing in LISTED_AT.items():
             app.router.add_get(path, partial(_list, listing))
         app.router.add_get("/v1/models", self._models)
-        app.router.add_post("/script", self._scripted)
-        app.router.add_get("/received", self._told)
+        app.router.add_post("/script", self._add_script)
+        app.router.add_get("/received", self._received_log)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port).start()
@@ -137,16 +127,16 @@ class ModelServer:
             await self._runner.cleanup()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
     @web.middleware
-    async def _let_in(
+    async def _check_key(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """As some proxies do, a refusal repeats the key it refuses."""
+        """Reject requests without a valid key. The error repeats the rejected key, as some proxies do."""
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         key = request.headers.get("x-api-key") or bearer
         if self.keys is not None and key not in self.keys:
@@ -205,12 +195,12 @@ class ModelServer:
             return self._script.popleft()
         return demo_steps(asked) if self._always is None else self._always
 
-    async def _scripted(self, request: web.Request) -> web.Response:
+    async def _add_script(self, request: web.Request) -> web.Response:
         for reply in orjson.loads(await request.read()):
             self.script(*map(_read_step, reply))
         return web.json_response({"replies": len(self._script)})
 
-    async def _told(self, request: web.Request) -> web.Response:
+    async def _received_log(self, request: web.Request) -> web.Response:
         rows = [{"path": one.path, "body": one.body, "gone": one.disconnected_at is not None} for one in self.received]
         return web.Response(
             body=orjson.dumps({"count": self._count, "received": rows}), content_type="application/json"

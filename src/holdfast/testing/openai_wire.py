@@ -1,6 +1,6 @@
-"""The server's side of the Chat Completions wire, for `ModelServer`: requests read, replies written.
+"""The server side of the OpenAI Chat Completions API, for `ModelServer`: parses requests and writes replies.
 
-Frames are joined from ready bytes, because benchmarks stream through here and the server must not be what is measured.
+Frames are joined from prepared bytes, so that this server does not dominate the benchmarks that stream through it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.errors import ModelErrorKind
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     AssistantBody,
     Body,
     Image,
@@ -24,8 +23,9 @@ from holdfast.core.messages import (
     ToolReturnsBody,
     UserBody,
 )
+from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import AnyTool, FinishReason, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec, Usage
-from holdfast.providers.demo import words_of
+from holdfast.providers.demo.demo_model import words_of
 from holdfast.testing.request_reading import as_messages, image_of_url
 from holdfast.testing.script import Call, Say, Step, Think, argument_pieces, finish_of, usage_of
 
@@ -41,7 +41,7 @@ CODES: dict[ModelErrorKind, str] = {
 
 
 class OpenAIWire:
-    """One reply being written."""
+    """Writes one reply."""
 
     def __init__(self, model: str) -> None:
         self._id = f"chatcmpl-{uuid.uuid4().hex}"
@@ -54,7 +54,7 @@ class OpenAIWire:
         return self._frame({"role": "assistant", "content": ""})
 
     def frames(self, step: Step) -> Iterator[bytes]:
-        """The pieces of a step; each is one token or so."""
+        """The frames of a step; each holds about one token."""
         match step:
             case Say(text=text):
                 for word in words_of(text):
@@ -77,7 +77,7 @@ class OpenAIWire:
         return b"data: " + orjson.dumps({"error": said}) + b"\n\n"
 
     def whole(self, steps: Sequence[Step]) -> dict[str, Any]:
-        """The reply without streaming."""
+        """The whole reply, for a request without streaming."""
         message: dict[str, Any] = {"role": "assistant", "content": None}
         if text := "".join(step.text for step in steps if isinstance(step, Say)):
             message["content"] = text
@@ -112,7 +112,7 @@ def listing(models: Sequence[str], window: int) -> dict[str, Any]:
 
 
 def read_request(body: Mapping[str, Any]) -> ModelRequest:
-    """What a client sent, as our own request, for the demo model to answer."""
+    """The client's request as a `ModelRequest`, for the demo model."""
     tools = tuple(_tool(tool["function"]) for tool in body.get("tools") or ())
     return ModelRequest(
         model=str(body.get("model", "")),

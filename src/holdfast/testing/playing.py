@@ -1,4 +1,4 @@
-"""How `ModelServer` plays a script onto a response: piece by piece, with its waits and its accidents."""
+"""Plays a script as a streamed HTTP response of `ModelServer`, with its pauses and failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.testing.script import CutOff, Drop, FailMidStream, Hang, Slow, Ste
 
 
 class ServerWire(Protocol):
-    """One reply being written on a vendor's wire, piece by piece or whole."""
+    """Writes one reply in a vendor's wire format, streamed or whole."""
 
     def begin(self) -> bytes: ...
 
@@ -28,7 +28,7 @@ class ServerWire(Protocol):
 
 
 async def play(request: web.Request, response: web.StreamResponse, wire: ServerWire, steps: Sequence[Step]) -> bool:
-    """Plays the steps; False if the script says that the reply never reached its end."""
+    """Play the steps; False if the script cuts the reply off."""
     await response.write(wire.begin())
     delay_seconds = 0.0
     for step in steps:
@@ -55,7 +55,7 @@ async def play(request: web.Request, response: web.StreamResponse, wire: ServerW
 
 
 async def pause(steps: Sequence[Step]) -> None:
-    """Without streaming, a slow reply is a late one and a hanging one never comes."""
+    """Wait as long as the script's pauses, for a response without streaming; for ever if it hangs."""
     if any(isinstance(step, Hang) for step in steps):
         await hang()
     await asyncio.sleep(sum(step.seconds for step in steps if isinstance(step, Slow)))

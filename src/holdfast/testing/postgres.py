@@ -87,7 +87,7 @@ class PostgresServer:
             raise
 
     def stop(self) -> None:
-        """Closes every connection and removes all data. Safe to call twice."""
+        """Close every connection and remove all data. Safe to call twice."""
         if self._keeper is not None:
             assert self._keeper.stdin is not None
             self._keeper.stdin.close()
@@ -112,11 +112,11 @@ class PostgresServer:
         self.stop()
 
     def url(self, database: str = "postgres") -> str:
-        """For psycopg as it is, and for SQLAlchemy once the driver is put in: `postgresql+psycopg://…`."""
+        """A URL for psycopg; SQLAlchemy needs the driver in it: `postgresql+psycopg://…`."""
         return f"postgresql://postgres@/{quote(database, safe='')}?host={quote(str(self._started_folder()))}"
 
     def create_database(self, name: str, *, template: str | None = None) -> str:
-        """Returns its URL. A template is copied with all its tables and rows; nobody may be connected to it."""
+        """Create a database and return its URL. A template is copied with all its rows; it must have no connections."""
         statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
         if template is not None:
             statement += sql.SQL(" TEMPLATE {}").format(sql.Identifier(template))
@@ -124,7 +124,7 @@ class PostgresServer:
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Also when a test has left connections open."""
+        """Drop a database, even if a test has left connections open."""
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def _started_folder(self) -> Path:
@@ -150,7 +150,7 @@ class PostgresServer:
             raise PostgresError(f"initdb failed with {done.returncode}:\n{done.stdout}{done.stderr}")
 
     def _launch(self, programs: Path, account: pwd.struct_passwd | None) -> None:
-        """In a session of its own, so that Ctrl-C reaches the tests and not the database under them."""
+        """Start Postgres in a new session, so that Ctrl-C reaches the tests and not the database."""
         folder = self._started_folder()
         options = {"listen_addresses": "", "unix_socket_directories": str(folder)}
         if not self._fsync:
@@ -187,14 +187,14 @@ def _memory_has_room() -> bool:
 
 
 def _run_as(account: pwd.struct_passwd | None, folder: Path) -> dict[str, Any]:
-    """The working folder matters too: the caller's own may be closed to `nobody`."""
+    """`Popen` options to run as this account, in a folder that it may enter."""
     if account is None:
         return {"cwd": folder}
     return {"cwd": folder, "user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
 
 def _reachable_programs(folder: Path, account: pwd.struct_passwd | None) -> Path:
-    """The folder of Postgres's programs; a copy (38 MB) if they lie where `nobody` may not go, such as /root."""
+    """The folder of Postgres's programs; a copy (38 MB) if `nobody` cannot read the original, for instance in /root."""
     package = _wheel()
     installed = package / "pginstall18"
     try:

@@ -1,17 +1,17 @@
-"""Reads a vendor's request back into our own words, and says why vendors would refuse it; shared by all wires."""
+"""Helpers of the model server's wire formats: build messages from a vendor's request and validate call/result pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from holdfast.core.messages import AssistantBody, Body, Image, Message, ToolReturnsBody
+from holdfast.core.conversation.messages import AssistantBody, Body, Image, Message, ToolReturnsBody
 
 _ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def as_messages(bodies: Iterable[Body]) -> list[Message]:
-    """Bodies in envelopes; who and when do not matter to the demo model."""
+    """Messages with these bodies and arbitrary ids and times, which the demo model does not read."""
     return [
         Message(f"message-{seq}", "agent-wire", "conversation-wire", seq, _ANY_TIME, body)
         for seq, body in enumerate(bodies)
@@ -19,7 +19,7 @@ def as_messages(bodies: Iterable[Body]) -> list[Message]:
 
 
 def unpaired(messages: Iterable[Message]) -> str | None:
-    """Why vendors would refuse these: each call has an id of its own and exactly one result, right behind its turn."""
+    """Why a vendor would reject these messages, or None: each call needs a unique id and one result right after it."""
     open_calls: set[str] = set()
     for message in messages:
         match message.body:
@@ -40,7 +40,7 @@ def unpaired(messages: Iterable[Message]) -> str | None:
 
 
 def image_of_url(url: str) -> Image:
-    """An image by reference, or by value if the URL holds it."""
+    """An image by URL, or its data if it is a data URL."""
     if not url.startswith("data:"):
         return Image(url=url)
     head, _, data = url.partition(",")

@@ -1,6 +1,6 @@
-"""The server's side of the OpenAI Responses wire, for `ModelServer`: requests read, replies written.
+"""The server side of the OpenAI Responses API, for `ModelServer`: parses requests and writes replies.
 
-Frames are joined from ready bytes, because benchmarks stream through here and the server must not be what is measured.
+Frames are joined from prepared bytes, so that this server does not dominate the benchmarks that stream through it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from holdfast.core.errors import ModelErrorKind
-from holdfast.core.messages import (
+from holdfast.core.conversation.messages import (
     AssistantBody,
     Body,
     Image,
@@ -23,15 +22,16 @@ from holdfast.core.messages import (
     ToolReturnsBody,
     UserBody,
 )
+from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import AnyTool, FinishReason, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec, Usage
-from holdfast.providers.demo import words_of
+from holdfast.providers.demo.demo_model import words_of
 from holdfast.testing.openai_wire import CODES
 from holdfast.testing.request_reading import as_messages, image_of_url
 from holdfast.testing.script import Call, Hide, Say, Step, Think, argument_pieces, usage_of
 
 
 class ResponsesWire:
-    """One reply being written."""
+    """Writes one reply."""
 
     def __init__(self, model: str) -> None:
         self._response = {"id": f"resp_{uuid.uuid4().hex}", "object": "response", "model": model, "output": []}
@@ -44,7 +44,7 @@ class ResponsesWire:
         return self._event("response.created", begun) + self._event("response.in_progress", begun)
 
     def frames(self, step: Step) -> Iterator[bytes]:
-        """The pieces of a step; each is one token or so."""
+        """The frames of a step; each holds about one token."""
         match step:
             case Say(text=text):
                 part = {"type": "output_text", "text": text, "annotations": []}
@@ -74,7 +74,7 @@ class ResponsesWire:
         return self._event("response.completed", {"response": response | {"status": "completed"}})
 
     def error(self, kind: ModelErrorKind, message: str) -> bytes:
-        """Overload as a bare error event, everything else as a failed response: the wire has both."""
+        """An overload is an error event, everything else a failed response: the API has both."""
         code = CODES.get(kind, "server_error")
         if kind == "llm_overloaded":
             return self._event("error", {"code": code, "message": message, "param": None})
@@ -82,7 +82,7 @@ class ResponsesWire:
         return self._event("response.failed", {"response": failed})
 
     def whole(self, steps: Sequence[Step]) -> dict[str, Any]:
-        """The reply without streaming."""
+        """The whole reply, for a request without streaming."""
         for step in steps:
             for _ in self.frames(step):
                 pass
@@ -107,7 +107,7 @@ class ResponsesWire:
 
 
 def read_request(body: Mapping[str, Any]) -> ModelRequest:
-    """What a client sent, as our own request, for the demo model to answer."""
+    """The client's request as a `ModelRequest`, for the demo model."""
     system = [SystemBody(body["instructions"])] if body.get("instructions") else []
     return ModelRequest(
         model=str(body.get("model", "")),
@@ -123,7 +123,7 @@ def _items(said: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def _bodies(items: Sequence[Mapping[str, Any]]) -> Iterator[Body]:
-    """Items in a row that belong to one reply, or to its results, become one body."""
+    """Consecutive items of one reply, or of its results, become one body."""
     said: list[Text] = []
     calls: list[ToolCall] = []
     returned: list[ToolResult] = []

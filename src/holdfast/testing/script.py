@@ -1,7 +1,7 @@
-"""Scripts for fake models: what a reply consists of and how it goes wrong, step by step.
+"""Scripts for fake models: the steps of a reply, including delays and failures.
 
-`ScriptedModel` plays them in process, `ModelServer` plays them on the vendors' wires; the same script means the same
-reply in both. A reply is a sequence of steps:
+`ScriptedModel` plays them in process, `ModelServer` over the vendors' HTTP APIs; the same script gives the same reply
+in both. A reply is a sequence of steps:
 
     [Think("Let me look."), Call("search", {"query": "kelp"})]
     [Say("Half a sen"), CutOff()]
@@ -18,9 +18,9 @@ import orjson
 
 from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import FinishReason, ModelRequest, Usage
-from holdfast.providers.demo import as_tool_call, words_of
-from holdfast.providers.demo import usage_of as demo_usage
-from holdfast.providers.demo_plan import plan
+from holdfast.providers.demo.demo_model import as_tool_call, words_of
+from holdfast.providers.demo.demo_model import usage_of as demo_usage
+from holdfast.providers.demo.demo_plan import plan
 
 ARGUMENT_PIECE_CHARS = 16
 
@@ -42,7 +42,7 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class Hide:
-    """Reasoning that may not be read."""
+    """Redacted reasoning."""
 
     data: str
 
@@ -61,7 +61,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Why the reply ended, where it does not follow from its calls."""
+    """The finish reason, if it is not the usual one for a reply with or without calls."""
 
     reason: FinishReason
 
@@ -75,14 +75,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """A wait before each piece that follows."""
+    """A delay before each following piece."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An HTTP status instead of a reply; without a body, the wire's own error object with the message."""
+    """An HTTP error instead of a reply; without a body, the vendor's error object with the message."""
 
     status: int
     body: Any = None
@@ -98,7 +98,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class FailMidStream:
-    """An error event inside a stream that began well."""
+    """An error event in the middle of a stream."""
 
     kind: ModelErrorKind = "llm_overloaded"
     message: str = "Scripted failure inside the stream."
@@ -106,7 +106,7 @@ class FailMidStream:
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """The bytes end cleanly, without the terminal event."""
+    """The response ends cleanly, but without the terminal event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Nothing more comes until the caller goes away."""
+    """The stream stalls until the client disconnects."""
 
 
 Step = Say | Think | Hide | Call | Finish | Count | Slow | Fail | FailMidStream | CutOff | Drop | Hang
@@ -151,7 +151,7 @@ def argument_pieces(call: Call) -> Iterator[str]:
 
 
 def demo_steps(request: ModelRequest) -> list[Step]:
-    """What the demo model would do with a request, as a script."""
+    """The demo model's reply to a request, as a script."""
     told = plan(request)
     if told.fail:
         return [Fail.of(told.fail)]

@@ -1,12 +1,12 @@
-"""A model in process that says what it is told, for tests of everything above the model port.
+"""A scripted in-process model, for tests of everything above the model port.
 
-Takes the same scripts as `ModelServer`, one per call, and keeps the requests it was given. Passes the model contract.
+It takes the same scripts as `ModelServer`, one per call, and records its requests. It passes the model contract.
 
     model = ScriptedModel([Call("roll", {"sides": 6})], [Say("You rolled a four.")])
     ...
     assert model.requests[1].messages[-1].body == ToolReturnsBody(...)
 
-A call without a script left is a mistake in the test and says so.
+A call without a script left fails with an error that says so.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from holdfast.core.model import (
     ReplyDone,
     TextDelta,
 )
-from holdfast.providers.demo import words_of
+from holdfast.providers.demo.demo_model import words_of
+from holdfast.providers.encoding.plain_payload import plain_payload
+from holdfast.providers.encoding.reply_builder import CallBuilder, ReplyBuilder
 from holdfast.providers.failures import RETRYABLE, Dropped, from_response
-from holdfast.providers.gathering import Gathered, GatheredCall
-from holdfast.providers.unwired import unwired_payload
 from holdfast.testing.script import (
     Call,
     CutOff,
@@ -71,7 +71,7 @@ class ScriptedModel:
         self._sleep = sleep
 
     def script(self, *steps: Step) -> None:
-        """One more reply."""
+        """Append a reply to the script."""
         self._replies.append(steps)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
@@ -79,7 +79,7 @@ class ScriptedModel:
         if not self._replies:
             raise AssertionError(f"ScriptedModel was called {len(self.requests)} times and has no reply left.")
         steps = self._replies.popleft()
-        gathered = Gathered()
+        gathered = ReplyBuilder()
         wait_seconds = 0.0
         try:
             for step in steps:
@@ -95,7 +95,7 @@ class ScriptedModel:
         yield ReplyDone(Reply(gathered.parts(), gathered.tool_calls(), finish_of(steps), usage_of(steps)))
 
     def payload(self, request: ModelRequest) -> Mapping[str, Any]:
-        return unwired_payload(request)
+        return plain_payload(request)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         return [
@@ -128,7 +128,7 @@ class ScriptedModel:
                 pass
 
 
-def _deltas(step: Step, gathered: Gathered) -> list[Delta]:
+def _deltas(step: Step, gathered: ReplyBuilder) -> list[Delta]:
     match step:
         case Say(text=text):
             return [gathered.add(TextDelta(word)) for word in words_of(text)]
@@ -138,7 +138,7 @@ def _deltas(step: Step, gathered: Gathered) -> list[Delta]:
         case Hide(data=data):
             return [gathered.add(HiddenReasoningDelta(data))]
         case Call():
-            call = GatheredCall(step.id or f"call_{uuid.uuid4().hex[:24]}", step.name)
+            call = CallBuilder(step.id or f"call_{uuid.uuid4().hex[:24]}", step.name)
             begun: list[Delta] = [gathered.begin(call)]
             return begun + [gathered.add(CallDelta(call.id, arguments=piece)) for piece in argument_pieces(step)]
         case _:

@@ -1,9 +1,11 @@
-"""A real server in a process of its own, for tests that need one: over HTTP, and to be killed at will.
+"""Starts real `holdfast serve` and `holdfast worker` processes for tests, which can kill, freeze and restart them.
 
 with ServerProcess(database_url, OPENAI_BASE_URL=model_server.openai_url) as server:
     client = Letta(base_url=server.url)
     server.kill()      # as kill -9 does
     server.start()     # the same database, the same port
+
+A watchdog measures its event loop; a server that stalled it fails its test when it stops.
 """
 
 from __future__ import annotations
@@ -22,34 +24,41 @@ from random import SystemRandom
 from types import TracebackType
 from typing import ClassVar, Self
 
-from holdfast.testing.nursery import Child, Nursery
+from holdfast.testing import watchdog
+from holdfast.testing.process_factory import Child, ProcessFactory
 
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
+WATCHED_MAIN = (
+    "from holdfast.testing import watchdog; watchdog.install(); from holdfast.cli import main; raise SystemExit(main())"
+)
 
 
 class ServerProcess:
-    """`holdfast serve`. With a `data_dir`, it shares that folder with other processes, as on one machine. Where there
-    is a nursery, it is forked there."""
+    """`holdfast serve`. Processes with the same `data_dir` behave as on one machine. If `factory` is set, it forks the
+    process."""
 
     command = "serve"
-    nursery: ClassVar[Nursery | None] = None
+    factory: ClassVar[ProcessFactory | None] = None
 
     def __init__(self, database_url: str, data_dir: Path | None = None, **environment: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-server-")
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log_path = Path(self._folder.name) / "log"
+        self.watchdog_report = Path(self._folder.name) / "stalls"
         self._environment = {
             "PATH": os.environ.get("PATH", ""),
             "HOME": self._folder.name,
             "HOLDFAST_DATABASE": database_url,
             "HOLDFAST_DATA_DIR": str(data_dir or self._folder.name),
             "HOLDFAST_PORT": str(self.port),
+            watchdog.REPORT: str(self.watchdog_report),
+            watchdog.SLACK: watchdog.slack(),
             **environment,
         }
         self._process: subprocess.Popen[bytes] | Child | None = None
-        self._began = 0  # where the log of the present process begins
+        self._began = 0  # where the current process's part of the log begins
 
     @property
     def pid(self) -> int:
@@ -57,11 +66,12 @@ class ServerProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Start and wait until it answers."""
+        """Start the server and wait until it responds."""
+        watchdog.armed_by(self.watchdog_report).unlink(missing_ok=True)
         with self.log_path.open("ab") as log:
             self._began = log.tell()
-            if self.nursery is not None:
-                self._process = self.nursery.bear(self._environment, [self.command], self.log_path)
+            if self.factory is not None:
+                self._process = self.factory.spawn(self._environment, [self.command], self.log_path)
             else:
                 self._process = subprocess.Popen(self._argv(), env=self._environment, stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS
@@ -69,9 +79,10 @@ class ServerProcess:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"The {self.command} did not start:\n{self.log_path.read_text()}")
             time.sleep(0.02)
+        watchdog.armed_by(self.watchdog_report).touch()
 
     def _argv(self) -> list[str]:
-        return [sys.executable, "-c", "from holdfast.cli import main; raise SystemExit(main())", self.command]
+        return [sys.executable, "-c", WATCHED_MAIN, self.command]
 
     def _answers(self) -> bool:
         try:
@@ -81,20 +92,20 @@ class ServerProcess:
             return False
 
     def kill(self) -> None:
-        """As `kill -9`: no goodbye."""
+        """Kill it with SIGKILL."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def freeze(self) -> None:
-        """As a machine that stands still: SIGSTOP."""
+        """Suspend it with SIGSTOP."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> int:
-        """Ask it to stop, and wait; its exit code."""
+        """Shut it down with SIGTERM, wait, and return its exit code."""
         assert self._process is not None
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -110,7 +121,10 @@ class ServerProcess:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
+        stalled = watchdog.stalls(self.watchdog_report)
         self._folder.cleanup()
+        if stalled and kind is None:
+            raise AssertionError(stalled)
 
 
 class WorkerProcess(ServerProcess):
@@ -123,8 +137,8 @@ class WorkerProcess(ServerProcess):
 
 
 def free_port() -> int:
-    """One that nobody has. It lies below those that the kernel gives to outgoing connections, which could else take it
-    before the server does."""
+    """An unused port below the kernel's range for outgoing connections, since one of these could take it before the
+    server does."""
     while True:
         port = SystemRandom().randrange(10_000, 32_000)
         with socket.socket() as probe, suppress(OSError):

@@ -1,5 +1,6 @@
-"""The only room that runs other people's code: schemas from source, argument checks, and the processes tools run in.
+"""The tools of agents: built-in tools, tools of MCP servers, and users' source code in a sandbox.
 
-Nothing is re-exported here on purpose: the fork server imports this package with an empty environment and must
-not pull in anything it does not use. Import from the modules themselves.
+This package implements `ports.toolbox` and is the only one that runs other people's code. Nothing is re-exported here
+on purpose: the zygote imports this package with an empty environment and must not load anything that it does not use.
+Import from the modules themselves.
 """

@@ -1,12 +1,12 @@
-"""Makes a database as an earlier release left it, with something of everything in it, and dies in the middle of a run.
+"""Creates the sample database of an earlier release, with all kinds of records, and crashes in the middle of a run.
 
-It runs with that release's code, from a copy of its tree, and writes what it made to `notes.json` beside it:
+It runs with that release's code, from a copy of its tree, and writes the ids that it created to `notes.json`:
 
     git archive 4d3edf7 | tar x -C /tmp/old
     cd /tmp/old && PYTHONPATH=src:tests python …/tests/storage/old/make.py sqlite:////tmp/old.db /tmp/notes.json
 
 A SQLite file is then checkpointed (`PRAGMA wal_checkpoint(TRUNCATE)`) and packed, a Postgres database is dumped with
-`pg_dump --inserts --no-owner` and packed: `0001.db.gz` and `0001.sql.gz`. Once made they are never made again.
+`pg_dump --inserts --no-owner` and packed: `0001.db.gz` and `0001.sql.gz`. They are never made again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.testing.script import Call, Hang, Say
 
 
 async def talked(house: House) -> dict[str, str]:
-    """A conversation that has been compacted and forked into nothing yet, and waits for a human."""
+    """A conversation that has been compacted, was not forked, and waits for a person."""
     conversation = await house.agent("look", "pay", gated=("pay",), name="talker")
     for number in range(3):
         house.model.script(Say(f"answer {number}"))
@@ -30,14 +30,14 @@ async def talked(house: House) -> dict[str, str]:
     house.model.script(Say("I looked around."))
     streamed = await house.finished(conversation, "look around", stream_tokens=True, keys=("otid:o1",), body_digest="d")
     house.model.script(Say("What was said before."))
-    await house.upkeep.compact(conversation, None)
+    await house.maintenance.compact(conversation, None)
     house.model.script(Say("I will ask."), Call("pay", {"text": "5"}, id="c2"))
     waiting = await house.finished(conversation, "pay five")
     return {"conversation": conversation, "streamed": streamed.id, "waiting": waiting.id}
 
 
 async def abandoned(house: House) -> dict[str, str]:
-    """A run whose process dies while its tool runs, with another one queued behind it."""
+    """A run whose process crashes while its tool runs, with another run queued behind it."""
     conversation = await house.agent("send", name="sender")
     begun = asyncio.Event()
 
@@ -60,7 +60,7 @@ async def main(url: str, notes: str) -> None:
         made = {**await talked(house), **await abandoned(house)}
         with open(notes, "w") as file:  # noqa: ASYNC230
             json.dump(made, file, indent=1)
-        os._exit(0)  # as kill -9: nobody tidies up
+        os._exit(0)  # as by `kill -9`: without any cleanup
 
 
 if __name__ == "__main__":

@@ -1,1 +1,4 @@
-"""Migrations: how a database comes from any released schema to this one. Alembic runs them, `storage.migrate` asks."""
+"""Alembic migrations from every released schema to the current one; `storage.schema.migrate` runs them.
+
+What a released migration does is never changed.
+"""

@@ -1,4 +1,4 @@
-"""Alembic's entry: run on the connection that `storage.migrate` hands over, in its transaction."""
+"""Alembic's entry point: runs the migrations on the connection of `storage.schema.migrate`, in its transaction."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Literal
 from alembic import context
 from sqlalchemy import JSON
 
-from holdfast.storage.columns import Moment
-from holdfast.storage.tables import metadata
+from holdfast.storage.schema.columns import Moment
+from holdfast.storage.schema.record_tables import metadata
 
 
-def _named(kind: str, item: Any, _autogen: Any) -> str | Literal[False]:
-    """New migrations name our column types instead of spelling them out."""
+def _render_type(kind: str, item: Any, _autogen: Any) -> str | Literal[False]:
+    """Make generated migrations refer to our column types by name instead of spelling out their implementation."""
     if kind == "type" and isinstance(item, Moment):
         return "columns.Moment()"
     if kind == "type" and isinstance(item, JSON):
@@ -24,7 +24,7 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     render_as_batch=True,
-    render_item=_named,
+    render_item=_render_type,
     compare_type=True,
 )
 with context.begin_transaction():

@@ -1,6 +1,7 @@
-"""MCP: tools that other servers offer. Start with `toolbox`.
+"""Tools that MCP servers offer. Start with `toolbox`.
 
-`addressing` works out where a call goes and with which headers, `connections` keeps sessions open between calls, and
-`wire`, `pinned` and `results` are the only files that know the official `mcp` package. That takes most of a second to
-import, so they are imported when the first server is talked to.
+`server_address` determines where a call goes and with which headers, `connections` keeps sessions open between calls,
+and `protocol`, `guarded_http` and `results` are the only modules that use the official `mcp` package. Importing that
+package takes most of a second, so these modules are imported when the first server is contacted, and never by other
+packages.
 """

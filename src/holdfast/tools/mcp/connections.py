@@ -1,10 +1,10 @@
-"""Sessions with MCP servers, kept open between calls and shared by calls to the same address.
+"""The pool of sessions with MCP servers: kept open between calls and shared by calls to the same address.
 
-Opening one costs several round trips, a call on an open one costs one; and servers that remember what an agent did
-(a browser, a shell) forget it with the session. So a session lives until nobody has used it for a while, it broke, a
-call on it was given up, or its server was changed.
+Opening a session costs several round trips, a call on an open one costs one; and stateful servers (a browser, a shell)
+lose their state with the session. So a session is kept until it was idle for a while, it failed, a call on it was
+abandoned, or its server's record was changed.
 
-The wire is loaded with the first address, in a thread: it is a large library, and other runs go on meanwhile.
+`protocol` is imported with the first use, in a thread: it loads a large library, and other runs must go on meanwhile.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections import OrderedDict
 from types import ModuleType
 from typing import TypeVar
 
-from holdfast.ports.mcp import McpFailed
 from holdfast.ports.outbound import AddressBook
-from holdfast.tools.mcp.addressing import Address
-from holdfast.tools.mcp.connection import CLOSE_SECONDS, Connection, Stale, Work
+from holdfast.ports.stores.mcp_server_store import McpFailed
+from holdfast.tools.mcp.connection import CLOSE_SECONDS, Connection, SessionExpired, Work
+from holdfast.tools.mcp.server_address import Address
 
 T = TypeVar("T")
 
-WIRE = "holdfast.tools.mcp.wire"
+WIRE = "holdfast.tools.mcp.protocol"
 MAX_OPEN = 128
 IDLE_SECONDS = 300.0
 
 
 class Connections:
-    """`connect_seconds` is how long a server may take until it can be talked to."""
+    """`connect_seconds` is how long a server may take to open a session."""
 
     def __init__(self, book: AddressBook, connect_seconds: float) -> None:
         self._book = book
@@ -38,42 +38,43 @@ class Connections:
         self._owners: set[asyncio.Task[None]] = set()
 
     async def use(self, address: Address, work: Work[T], seconds: float) -> T:
-        """Do something with a session, within so many seconds. Raises `McpFailed` or `AddressRefused`.
+        """Run `work` on a session, with a timeout. Raises `McpFailed` or `AddressRefused`.
 
-        A session that the server has forgotten is replaced once: what it was asked to do, it did not do."""
-        wire = await asyncio.to_thread(importlib.import_module, WIRE)
+        If the server has forgotten the session, it has not run the call, so the call is retried once in a new session.
+        """
+        protocol = await asyncio.to_thread(importlib.import_module, WIRE)
         for _ in range(2):
-            connection = self._lent(address, wire)
+            connection = self._acquire(address, protocol)
             try:
                 return await connection.use(work, seconds)
-            except Stale:
+            except SessionExpired:
                 continue
             finally:
-                self._returned(connection)
+                self._release(connection)
         raise McpFailed(f"The MCP server {address.server_name} ends our sessions at once.")
 
-    def _lent(self, address: Address, wire: ModuleType) -> Connection:
+    def _acquire(self, address: Address, protocol: ModuleType) -> Connection:
         found = self._open.get(address)
         if found is None or not found.usable:
-            found = Connection(address, wire, self._book, self.connect_seconds)
+            found = Connection(address, protocol, self._book, self.connect_seconds)
             self._owners.add(found.owner)
             found.owner.add_done_callback(self._owners.discard)
             self._open[address] = found
         self._open.move_to_end(address)
         if timer := self._idle.pop(found, None):
             timer.cancel()
-        self._make_room()
+        self._evict_idle()
         return found
 
-    def _returned(self, connection: Connection) -> None:
+    def _release(self, connection: Connection) -> None:
         if not connection.usable:
             self._drop(connection)
         elif connection.users == 0:
             loop = asyncio.get_running_loop()
             self._idle[connection] = loop.call_later(IDLE_SECONDS, self._drop, connection)
 
-    def _make_room(self) -> None:
-        """Those that were not used for longest go first; those in use stay, whatever their number."""
+    def _evict_idle(self) -> None:
+        """Close the least recently used idle sessions above `MAX_OPEN`; sessions in use are never closed here."""
         idle = [connection for connection in self._open.values() if connection in self._idle]
         for connection in idle[: max(len(self._open) - MAX_OPEN, 0)]:
             self._drop(connection)

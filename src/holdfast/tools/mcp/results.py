@@ -1,4 +1,4 @@
-"""What an MCP server sent, as values of ours. All of it is hostile input; nothing here raises for what it says."""
+"""Convert results of an MCP server to Holdfast's own values. The input is hostile, and no content makes this raise."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import mcp_types as types
 
-from holdfast.core.messages import Image, ReturnStatus, Text
-from holdfast.core.pictures import KINDS
-from holdfast.ports.mcp import OfferedTool
+from holdfast.core.conversation.images import KINDS
+from holdfast.core.conversation.messages import Image, ReturnStatus, Text
+from holdfast.ports.stores.mcp_server_store import OfferedTool
 from holdfast.ports.toolbox import ToolOutcome
-from holdfast.tools.images import image_from_base64
+from holdfast.tools.base64_images import image_from_base64
 
 IMAGE_CHARACTERS = 8_000_000
 
@@ -22,7 +22,7 @@ def offered(tool: types.Tool) -> OfferedTool:
 
 
 def outcome(result: types.CallToolResult) -> ToolOutcome:
-    """Texts as one text; with images, as parts. JSON counts only where the server did not also write it as text."""
+    """Texts as one text; with images, as parts. Structured content is used only if the server sent no other content."""
     parts = [_part(block) for block in result.content]
     if not parts and result.structured_content is not None:
         parts = [Text(_storable(json.dumps(result.structured_content, ensure_ascii=False)))]
@@ -60,5 +60,5 @@ def _image(data: str) -> Text | Image:
 
 
 def _storable(text: str) -> str:
-    """Without what a database cannot keep: NUL, and halves of surrogate pairs."""
+    """Replace what a database cannot store: NUL and unpaired surrogates."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

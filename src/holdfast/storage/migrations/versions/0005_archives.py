@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from holdfast.storage.columns import Document, Moment
+from holdfast.storage.schema.columns import Document, Moment
 
 revision = "0005"
 down_revision = "0004"

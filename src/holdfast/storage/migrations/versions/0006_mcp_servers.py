@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from holdfast.storage import columns
+from holdfast.storage.schema import columns
 
 revision = "0006"
 down_revision = "0005"

@@ -1,0 +1,93 @@
+"""Injects faults at random times: kills and suspends processes, cuts database connections, fills the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import aiohttp
+
+from chaos.fleet import LEASE_SECONDS, Fleet, Member
+
+DISK_BYTES = 192 << 20
+
+
+@dataclass(slots=True)
+class Nemesis:
+    fleet: Fleet
+    session: aiohttp.ClientSession
+    random: Random
+    disk: Path | None = None  # a small file system of its own, which can be filled
+    done: Counter[str] = field(default_factory=Counter)
+
+    async def rage(self, kills: int, pause_seconds: float) -> None:
+        """Inject faults until `kills` processes were killed. Each process has its own schedule, so several can
+        be down at once."""
+        await asyncio.gather(*(self._pursue(member, kills, pause_seconds) for member in self.fleet.members))
+
+    async def _pursue(self, member: Member, kills: int, pause_seconds: float) -> None:
+        while self.done["killed"] < kills:
+            await asyncio.sleep(self.random.random() * pause_seconds)
+            if not member.alive:
+                self.done["died by itself"] += 1
+                member.launch()
+                await member.answering(self.session)
+            chance = self.random.random()
+            if chance < 0.8:
+                await self._kill(member)
+            elif chance < 0.9:
+                await self._stand_still(member)
+            else:
+                await self._break_storage()
+
+    async def _kill(self, member: Member) -> None:
+        await member.kill()
+        self.done["killed"] += 1
+        await asyncio.sleep(self.random.random() * 0.3)
+        member.launch()
+        await member.answering(self.session)
+
+    async def _stand_still(self, member: Member) -> None:
+        """Suspend a process for longer than a lease, so that others take its runs; then continue it."""
+        member.signal(signal.SIGSTOP)
+        self.done["stopped past the lease"] += 1
+        await asyncio.sleep(LEASE_SECONDS * (1.2 + self.random.random()))
+        member.signal(signal.SIGCONT)
+
+    async def _break_storage(self) -> None:
+        if self.fleet.database == "postgres":
+            self.done["connections cut"] += await asyncio.to_thread(self.fleet.cut_connections)
+        elif self.disk is not None:
+            await self._fill_disk(self.disk)
+
+    async def _fill_disk(self, disk: Path) -> None:
+        ballast = disk / "ballast"
+        free = os.statvfs(disk)
+        with ballast.open("wb") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
+            except OSError:
+                return
+        self.done["disk was full"] += 1
+        await asyncio.sleep(0.2 + self.random.random())
+        ballast.unlink()
+
+
+def small_disk(folder: Path) -> Path | None:
+    """A new tmpfs, if this process may mount one."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        return None
+    return folder
+
+
+def give_back(disk: Path | None) -> None:
+    if disk is not None:
+        subprocess.run(["umount", "-l", str(disk)], capture_output=True, check=False)

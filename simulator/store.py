@@ -1,0 +1,305 @@
+"""An in-memory run store with the rules of the real one: fenced leases, versions, unique keys, allowed changes.
+
+Each method is one transaction: it checks everything before it changes anything. It is synchronous; `wire` makes it
+the `RunStore` of a process. A test replays recorded histories call by call on SQLite and Postgres and compares every
+result, so the two stores cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from holdfast.core.conversation.messages import ApprovalResponseBody, Draft, Message, plain_text
+from holdfast.core.errors import Broken, Conflict, ConversationBusy, LostLease, NotFound
+from holdfast.core.lifecycle import ACTIVE, CALL_CHANGES, check_rest, sources_of
+from holdfast.core.records import Conversation, Run, Step
+from holdfast.core.run_request import RunRequest
+from holdfast.ports.stores.approval_store import Due
+from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, Snapshot, StaleMemory, StaleSnapshot
+from simulator.rows import CallRow, Home, Line, RunRow, Tables
+from simulator.writing import run_values, write
+
+
+class MemoryStore(Tables):
+    def add_line(self, home: Home, conversation: Conversation, system: Message) -> None:
+        line = Line(conversation, home, messages={system.id: system}, context={0: system.id})
+        self.lines[conversation.id] = line
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def situation(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
+        line = self._line(conversation_id)
+        rows = line.unreturned()
+        turn_id = rows[0].turn_id if rows else None
+        called, last = self.turn_so_far(turn_id) if turn_id else ((), None)
+        return Snapshot(
+            conversation=line.conversation,
+            agent=line.home.agent,
+            tools=line.home.tools,
+            blocks=line.home.blocks,
+            version=line.version,
+            next_seq=line.next_seq,
+            context=None if line.version == known_version else line.seen(),
+            context_tokens=line.context_tokens,
+            calls=tuple(row.call for row in rows),
+            turn_id=turn_id,
+            step=self._step(rows[0].call.step_id) if rows else None,
+            called=called,
+            last_result=last,
+            allowances=tuple(line.allowances),
+            unread=self._sent_along(line, {row.call.step_id for row in rows}),
+        )
+
+    def _sent_along(self, line: Line, step_ids: set[str]) -> tuple[Draft, ...]:
+        answers = [
+            message
+            for message in line.messages.values()
+            if message.step_id in step_ids and isinstance(message.body, ApprovalResponseBody) and message.run_id
+        ]
+        answers.sort(key=lambda message: message.seq)
+        requests = [RunRequest.from_json(self.runs[message.run_id or ""].run.request) for message in answers]
+        return tuple(draft for request in requests for draft in request.messages)
+
+    def _step(self, step_id: str) -> Step | None:
+        return next((step for row in self.runs.values() for step in row.steps if step.id == step_id), None)
+
+    def _line(self, conversation_id: str) -> Line:
+        if (line := self.lines.get(conversation_id)) is None:
+            raise NotFound(f"Conversation {conversation_id} not found")
+        return line
+
+    def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
+        line = self.lines[conversation_id]
+        known = [(line.keys[key], key) for key in keys if key in line.keys]
+        if not known:
+            return None
+        (run_id, digest, _), key = min(known, key=lambda item: (item[0][2], item[0][0]))
+        return KnownRequest(run_id, digest, key)
+
+    def read_log(self, run_id: str, after: int, limit: int) -> LogPage:
+        row = self._row(run_id)
+        records: list[str] = []
+        for first, page in [page for page in row.pages if page[0] + len(page[1]) > after + 1][:limit]:
+            records.extend(page[max(0, after + 1 - first) :])
+        rests = row.run.status not in ACTIVE
+        done = rests and (after + len(records) >= row.run.last_event or not records)
+        return LogPage(tuple(records), after + 1, done, row.run.last_event)
+
+    def run(self, run_id: str) -> Run:
+        return self._row(run_id).run
+
+    def _row(self, run_id: str) -> RunRow:
+        if (row := self.runs.get(run_id)) is None:
+            raise NotFound(f"Run not found with id='{run_id}'")
+        return row
+
+    def run_steps(self, run_id: str) -> tuple[Step, ...]:
+        return tuple(sorted(self.runs[run_id].steps, key=lambda step: (step.created_at, step.id)))
+
+    def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
+        rows = [
+            row
+            for line in self.lines.values()
+            for row in line.ledger.values()
+            if row.turn_id == turn_id and row.call.executed and row.returned
+        ]
+        rows.sort(key=lambda row: (row.created_at, row.call.position))
+        last = plain_text(rows[-1].call.result.content) if rows and rows[-1].call.result else None
+        return tuple(row.call.call.name for row in rows), last
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def begin(self, run: Run, lease: Lease | None, change: Change | None, now: datetime) -> None:
+        line = self._line(run.conversation_id)
+        if not run.queued:
+            self._refuse_if_busy(line)
+            if run.request.get("when_busy") == "queue" and any(_in_queue(row) for row in line.runs):
+                raise ConversationBusy(None)
+        keys = run.request.get("keys") or ()
+        if any(key in line.keys for key in keys):
+            raise Conflict("This conflicts with what is stored: run_keys")
+        if change is not None:
+            self._check(line, change)
+        row = RunRow(run, lease.epoch if lease else 0, lease.owner if lease else None, None)
+        row.expires_at = lease.expires_at if lease else None
+        self.runs[run.id] = row
+        line.runs.append(row)
+        for key in keys:
+            line.keys[key] = (run.id, run.request["body_digest"], now)
+        if change is not None:
+            status = change.rest.status if change.rest else run.status
+            row.run = replace(run, status=status, **run_values(change))
+            write(self, line, row, change, now)
+
+    @staticmethod
+    def _refuse_if_busy(line: Line) -> None:
+        for row in line.runs:
+            if row.run.status in ACTIVE and not row.run.queued:
+                raise ConversationBusy(row.run.id)
+
+    def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+        row = self.runs[run_id]
+        line = self.lines[row.run.conversation_id]
+        if row.run.status not in ACTIVE or not _free(row, now):
+            return None
+        if row.run.queued and line.waits():
+            return None
+        if row.run.queued and any(o.run.status in ACTIVE and not o.run.queued for o in line.runs):
+            return None
+        row.epoch += 1
+        row.owner, row.expires_at = owner, expires_at
+        row.run = replace(row.run, queued=False)
+        return Lease(run_id, owner, row.epoch, expires_at)
+
+    def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> list[Lease]:
+        line = sorted((run.created_at, run.id) for run in self._takeable(now))
+        leases = [self.claim(run_id, owner, now, expires_at) for _, run_id in line[:most]]
+        return [lease for lease in leases if lease is not None]
+
+    def _takeable(self, now: datetime) -> list[Run]:
+        """Runs that can be claimed, in order. There is one organisation here, so taking turns does not matter."""
+        found: list[Run] = []
+        for line in self.lines.values():
+            active = [row for row in line.runs if row.run.status in ACTIVE]
+            if holder := next((row for row in active if not row.run.queued), None):
+                found += [holder.run] if _free(holder, now) else []
+            elif active and not line.waits():
+                found.append(min((row.run for row in active), key=lambda run: (run.created_at, run.id)))
+        return found
+
+    def release(self, lease: Lease) -> None:
+        row = self.runs[lease.run_id]
+        if row.epoch == lease.epoch and row.run.status in ACTIVE:
+            row.owner = row.expires_at = None
+
+    def checkpoint(self, lease: Lease, change: Change, now: datetime) -> bool:
+        row = self._fenced(lease)
+        line = self.lines[row.run.conversation_id]
+        if change.rest is not None:
+            check_rest(change.rest.status, change.rest.stop_reason)
+        self._check(line, change)
+        row.expires_at = lease.expires_at
+        row.run = replace(row.run, status=change.rest.status if change.rest else "running", **run_values(change))
+        write(self, line, row, change, now)
+        return row.cancel_asked_at is not None
+
+    def _fenced(self, lease: Lease) -> RunRow:
+        row = self.runs[lease.run_id]
+        if (row.owner, row.epoch) != (lease.owner, lease.epoch) or row.run.status not in ACTIVE:
+            raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
+        return row
+
+    def _check(self, line: Line, change: Change) -> None:
+        """Raise if the database would refuse the change, before any of it is written."""
+        if change.moves and line.version != change.version:
+            raise StaleSnapshot(f"Conversation {line.conversation.id} has moved on from version {change.version}.")
+        for call in change.new_calls:
+            if (call.step_id, call.call.id) in line.ledger:
+                raise Conflict("This conflicts with what is stored: ledger")
+        if len({(call.step_id, call.call.id) for call in change.new_calls}) < len(change.new_calls):
+            raise Conflict("This conflicts with what is stored: ledger")
+        for edit in change.edits:
+            assert edit.before is not None
+            if edit.before.value not in [block.value for block in line.home.blocks]:
+                raise StaleMemory(edit.before.label)
+        for call in change.changed_calls:
+            before = line.ledger[call.step_id, call.call.id].call.status
+            if before != call.status and call.status not in CALL_CHANGES[before]:
+                raise Broken(f"Call {call.call.id} cannot become {call.status} from where it stands.")
+
+    def settle_resting(self, run_id: str, change: Change, now: datetime) -> bool:
+        if change.rest is None:
+            raise Broken("A waiting run can only be changed by bringing it to rest again.")
+        row = self.runs[run_id]
+        check_rest(change.rest.status, change.rest.stop_reason)
+        asks = row.run.status == "completed" and row.run.stop_reason == "requires_approval"
+        if not (asks or _in_queue(row)) or row.run.status not in sources_of(change.rest.status):
+            return False
+        line = self.lines[row.run.conversation_id]
+        if row.run.queued and change.moves and not change.rollback:
+            self._refuse_if_busy(line)
+        self._check(line, change)
+        row.run = replace(row.run, status=change.rest.status, **run_values(change))
+        write(self, line, row, change, now)
+        return True
+
+    def change_idle(self, change: Change, now: datetime) -> None:
+        line = self.lines[change.conversation_id]
+        self._refuse_if_busy(line)
+        self._check(line, change)
+        write(self, line, None, change, now)
+
+    def append_events(self, lease: Lease, first_seq: int, records: Sequence[str], now: datetime) -> bool:
+        row = self._fenced(lease)
+        row.expires_at = lease.expires_at
+        row.run = replace(row.run, last_event=first_seq + len(records) - 1)
+        row.pages.append((first_seq, tuple(records)))
+        return row.cancel_asked_at is not None
+
+    def renew(self, lease: Lease) -> bool:
+        row = self._fenced(lease)
+        row.expires_at = lease.expires_at
+        return row.cancel_asked_at is not None
+
+    def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool, now: datetime) -> Run:
+        row = self.runs[run_id]
+        if row.cancel_asked_at is None:
+            row.cancel_asked_at = now
+            row.run = replace(row.run, cancel_asked_by=by, cancel_reason=reason, cancel_rollback=rollback)
+        return row.run
+
+    def free_leases(self, owners: Sequence[str] | None = None) -> None:
+        for row in self.runs.values():
+            if row.run.status in ACTIVE and (owners is None or row.owner in owners):
+                row.owner = row.expires_at = None
+
+    def set_block(self, agent_id: str, value: str) -> None:
+        """A client changes an agent's memory block; in SQL another store does this."""
+        for line in self.lines.values():
+            if line.home.agent.id == agent_id:
+                line.home.blocks = tuple(replace(block, value=value) for block in line.home.blocks)
+
+    # ---- deadlines of approvals -------------------------------------------------------------------------------------
+
+    def expired(self, now: datetime) -> list[Due]:
+        due: list[Due] = []
+        for row in self._passed("expires_at", now):
+            if row.on_expiry == "keep":
+                row.expires_at = row.warn_at = None
+                continue
+            due.append(_due(row, self.lines[row.conversation_id].conversation.org_id))
+        return due
+
+    def warn(self, now: datetime) -> int:
+        rows = self._passed("warn_at", now)
+        for row in rows:
+            row.warn_at = None
+        return len(rows)
+
+    def _passed(self, moment: str, now: datetime) -> list[CallRow]:
+        rows = [
+            row
+            for line in self.lines.values()
+            for row in line.ledger.values()
+            if not row.returned and row.call.waiting and (at := getattr(row, moment)) is not None and at <= now
+        ]
+        return sorted(rows, key=lambda row: getattr(row, moment))
+
+
+def _free(row: RunRow, now: datetime) -> bool:
+    return row.expires_at is None or row.expires_at < now
+
+
+def _in_queue(row: RunRow) -> bool:
+    return row.run.queued and row.run.status == "created"
+
+
+def _due(row: CallRow, org_id: str) -> Due:
+    assert row.expires_at is not None
+    assert row.asked_at is not None
+    seconds = (row.expires_at - row.asked_at).total_seconds()
+    approval_id = f"{row.call.step_id}:{row.call.call.id}"  # in SQL this is a uuid
+    assert row.on_expiry is not None
+    return Due(approval_id, row.run_id, row.conversation_id, row.call.call.id, row.on_expiry, org_id, seconds)

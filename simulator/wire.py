@@ -1,0 +1,239 @@
+"""The simulated network between a process and the store: a `RunStore` whose calls take time, get lost and fail.
+
+A call travels, takes effect at one instant, and its response travels back. This does not depend on the sender: a write
+may take effect after its sender crashed, and a write that took effect may never be confirmed. The auditor sees every
+call when it takes effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from holdfast.core.records import Actor, Run, Step
+from holdfast.ports.stores.approval_store import Due
+from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, Snapshot
+from simulator.loop import Process, VirtualLoop
+from simulator.store import MemoryStore
+
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+SHORT_SECONDS = 0.004
+LONG_SECONDS = 4.0
+
+
+class StoreDown(Exception):
+    """The database cannot be reached, or its response was lost; the caller cannot know which."""
+
+
+class SimClock:
+    """Implements `ports.clock.Clock` over the loop's time."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> datetime:
+        return BEGINNING + timedelta(seconds=self._loop.time())
+
+    def monotonic_ns(self) -> int:
+        return int(self._loop.time() * 1e9)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A store call that took effect, with its arguments and result, for the auditor and for replays."""
+
+    name: str
+    args: tuple[Any, ...]
+    now: datetime
+    answer: Any = None
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class Network:
+    """Connects all processes to the store. `trouble` is the share of calls that fail, `slow` that of slow calls."""
+
+    loop: VirtualLoop
+    random: Random
+    store: MemoryStore
+    clock: SimClock
+    carried: Callable[[Process, Carried], None]
+    trouble: float = 0.0
+    slow: float = 0.0
+    trace: int = 0
+    tell: Callable[[str], None] | None = None
+    outside: Context = field(default_factory=Context)
+
+    async def call(self, process: Process, name: str, *args: Any) -> Any:
+        if process.dead:
+            raise StoreDown("the dead write nothing")
+        answer: asyncio.Future[Any] = self.loop.create_future()
+        chance = self.random.random()
+        delay = self.random.random() * (LONG_SECONDS if chance < self.slow else SHORT_SECONDS)
+        lost = self.trouble > 0 and self.random.random() < self.trouble
+        process.pending_calls += 1
+        self.loop.call_later(delay, self._arrive, process, name, args, answer, lost, context=self.outside)
+        return await answer
+
+    def _arrive(
+        self, process: Process, name: str, args: tuple[Any, ...], answer: asyncio.Future[Any], lost: bool
+    ) -> None:
+        process.pending_calls -= 1
+        if (lost or process.dead) and self.random.random() < 0.5:
+            self.loop.call_soon(_fail, answer, context=self.outside)
+            return
+        done = self._carry_out(name, args)
+        self._note(process, done)
+        self.carried(process, done)
+        if lost:
+            self.loop.call_soon(_fail, answer, context=self.outside)
+        else:
+            self.loop.call_soon(_resolve, answer, done, context=self.outside)
+
+    def _carry_out(self, name: str, args: tuple[Any, ...]) -> Carried:
+        now = self.clock.now()
+        given = (*args, now) if name in _TIMED else args
+        try:
+            return Carried(name, args, now, getattr(self.store, name)(*given))
+        except Exception as error:
+            return Carried(name, args, now, error=error)
+
+    def _note(self, process: Process, done: Carried) -> None:
+        told = f"{self.loop.time():.6f} {process.name} {done.name} {type(done.error).__name__}"
+        self.trace = zlib.crc32(told.encode(), self.trace)
+        if self.tell is not None:
+            self.tell(f"{told if done.error else told.removesuffix(' NoneType')} {_brief(done)}")
+
+
+_TIMED = frozenset(
+    {"begin", "checkpoint", "settle_resting", "change_idle", "append_events", "ask_cancel"}
+)  # for these the store passes the current time
+
+
+def _fail(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(StoreDown("the connection to the database broke"))
+
+
+def _resolve(answer: asyncio.Future[Any], done: Carried) -> None:
+    if answer.done():
+        return
+    if done.error is not None:
+        answer.set_exception(done.error)
+    else:
+        answer.set_result(done.answer)
+
+
+def _brief(done: Carried) -> str:
+    """A short text about a call, for the trace."""
+    first = done.args[0] if done.args else ""
+    match first:
+        case Lease(run_id=run_id, epoch=epoch):
+            told = f"{run_id[-6:]}@{epoch}"
+        case Run(id=run_id, queued=queued):
+            told = f"{run_id[-6:]}{' queued' if queued else ''}"
+        case _:
+            told = str(first)[-6:]
+    change = next((arg for arg in done.args if isinstance(arg, Change)), None)
+    if change is not None:
+        kinds = [type(message.body).__name__.removesuffix("Body") for message in change.messages]
+        calls = [f"{call.call.id}={call.status}" for call in (*change.new_calls, *change.changed_calls)]
+        told += f" {' '.join(kinds)} {' '.join(calls)} {change.rest.stop_reason if change.rest else ''}"
+    leases = done.answer if isinstance(done.answer, list) else [done.answer]
+    told += "".join(f" -> {lease.run_id[-6:]}@{lease.epoch}" for lease in leases if isinstance(lease, Lease))
+    return told
+
+
+class SimRunStore:
+    """Implements `ports.stores.run_store.RunStore` and `ports.stores.approval_store.Deadlines` for one process."""
+
+    def __init__(self, net: Network, process: Process) -> None:
+        self._net = net
+        self._process = process
+
+    async def _call(self, name: str, *args: Any) -> Any:
+        return await self._net.call(self._process, name, *args)
+
+    async def situation(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
+        found: Snapshot = await self._call("situation", conversation_id, known_version)
+        return found
+
+    async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
+        await self._call("begin", run, lease, change)
+
+    async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
+        known: KnownRequest | None = await self._call("known_request", conversation_id, keys)
+        return known
+
+    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+        lease: Lease | None = await self._call("claim", run_id, owner, now, expires_at)
+        return lease
+
+    async def checkpoint(self, lease: Lease, change: Change) -> bool:
+        return bool(await self._call("checkpoint", lease, change))
+
+    async def settle_resting(self, run_id: str, change: Change) -> bool:
+        return bool(await self._call("settle_resting", run_id, change))
+
+    async def change_idle(self, change: Change) -> None:
+        await self._call("change_idle", change)
+
+    async def append_events(self, lease: Lease, first_seq: int, records: Sequence[str]) -> bool:
+        return bool(await self._call("append_events", lease, first_seq, tuple(records)))
+
+    async def renew(self, lease: Lease) -> bool:
+        return bool(await self._call("renew", lease))
+
+    async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:
+        run: Run = await self._call("ask_cancel", run_id, by, reason, rollback)
+        return run
+
+    async def read_log(self, run_id: str, after: int, limit: int) -> LogPage:
+        page: LogPage = await self._call("read_log", run_id, after, limit)
+        return page
+
+    async def run(self, run_id: str, actor: Actor | None = None) -> Run:
+        run: Run = await self._call("run", run_id)
+        return run
+
+    async def run_steps(self, run_id: str) -> Sequence[Step]:
+        steps: Sequence[Step] = await self._call("run_steps", run_id)
+        return steps
+
+    async def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
+        done: tuple[tuple[str, ...], str | None] = await self._call("turn_so_far", turn_id)
+        return done
+
+    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
+        leases: Sequence[Lease] = await self._call("claim_next", owner, now, expires_at, most)
+        return leases
+
+    async def release(self, lease: Lease) -> None:
+        await self._call("release", lease)
+
+    async def hand_over(self, owner: str) -> None:
+        while self._process.pending_calls:  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(SHORT_SECONDS)
+        await self.free_leases((owner,))
+
+    async def free_leases(self, owners: Sequence[str] | None = None) -> None:
+        await self._call("free_leases", None if owners is None else tuple(owners))
+
+    async def set_block(self, agent_id: str, value: str) -> None:
+        await self._call("set_block", agent_id, value)
+
+    async def expired(self, now: datetime) -> Sequence[Due]:
+        due: Sequence[Due] = await self._call("expired", now)
+        return due
+
+    async def warn(self, now: datetime) -> int:
+        return int(await self._call("warn", now))

@@ -1,0 +1,4 @@
+"""HTTP code that all routes share: parsing bodies and parameters, their limits, JSON responses, connections.
+
+Nothing here knows an endpoint or what its fields mean.
+"""

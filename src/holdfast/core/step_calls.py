@@ -1,0 +1,206 @@
+"""Brings the tool calls of one step to their results: judges, starts, refuses and recovers them, then calls the model.
+
+The part of the agent loop that is about calls: `core.loop` decides with it, and like the loop it is pure. A call of a
+reply takes this way:
+
+1. `with_rule_arguments` fills in the arguments that tool rules set.
+2. `judge_calls` asks the approval gate: run, wait for a person, or denied.
+3. `proceed` starts the allowed calls, in batches. Before a call starts, the rules are checked again.
+4. When no call is left to run, `proceed` stores all results as one message and calls the model.
+
+`recover_call` decides about a call whose process is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core import run_limits
+from holdfast.core.approvals.answers import OUTCOME_UNKNOWN, changed_since_asked
+from holdfast.core.approvals.approval_gate import Verdict, judge_call
+from holdfast.core.approvals.binding import void_text
+from holdfast.core.conversation.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
+from holdfast.core.state import Call, CallModel, Decision, Loadout, ModelReplied, Ruling, RunTools, State
+from holdfast.core.tools.call_arguments import merge_arguments
+from holdfast.core.tools.tool_rules import is_terminal, must_call_a_tool, offered
+
+
+def ask_model(state: State, messages: Sequence[Draft] = ()) -> Decision:
+    """Store these messages and call the model, with the tools that the rules allow now."""
+    loadout = state.loadout
+    available = tuple(loadout.tools)
+    names = offered(loadout.rules, available, state.called, state.last_result)
+    effect = CallModel(names, forced=bool(names) and must_call_a_tool(loadout.rules, available, state.called))
+    return Decision(replace(state, calls=(), follow_ups=()), tuple(messages), effects=(effect,))
+
+
+def with_rule_arguments(state: State, asked: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    """The calls of a reply with the arguments that tool rules fill in. Only this function fills them in, before a call
+    is judged, shown or stored: its tool gets exactly these arguments, unless a person edits them."""
+    return tuple(_with_rule_arguments(call, state.filled_in(call.name)) for call in asked)
+
+
+def _with_rule_arguments(call: ToolCall, filled: Mapping[str, Any]) -> ToolCall:
+    return replace(call, arguments=merge_arguments(call.arguments, filled)) if filled else call
+
+
+def judge_calls(
+    loadout: Loadout, asked: Sequence[ToolCall], happened: ModelReplied
+) -> tuple[tuple[Call, ...], tuple[Ruling, ...]]:
+    """Each call of a reply after the approval gate: allowed, waiting for a person, or denied by a policy."""
+    calls: list[Call] = []
+    rulings: list[Ruling] = []
+    for position, tool_call in enumerate(asked):
+        verdict = judge_call(
+            tool_call,
+            rules=loadout.rules,
+            client_names=loadout.client_names,
+            policies=loadout.policies,
+            allowances=loadout.allowances,
+        )
+        call = _after_verdict(
+            loadout, Call(tool_call, happened.step_id, position, "allowed"), verdict, happened.request_id
+        )
+        calls.append(call)
+        if verdict.by is not None and verdict.way != "ask":
+            rulings.append(Ruling(call, "allowed" if verdict.way == "run" else "refused", by=verdict.by))
+    return tuple(calls), tuple(rulings)
+
+
+def _after_verdict(loadout: Loadout, call: Call, verdict: Verdict, request_id: str) -> Call:
+    tool = None if verdict.client_side else loadout.tools.get(call.call.name)
+    call = replace(call, client_side=verdict.client_side, notes=verdict.shadows, digest=tool.digest if tool else "")
+    match verdict.way:
+        case "run":
+            return call
+        case "ask":
+            expiry = (tool.expiry if tool else None) or loadout.expiry
+            return replace(call, status="awaiting", request_id=request_id, expiry=expiry)
+        case "deny":
+            text = f"Error: request to call tool denied by {verdict.by}."
+            return replace(call, status="denied", result=ToolResult(call.call.id, "error", text, name=call.call.name))
+
+
+def proceed(state: State, before: Sequence[Draft] = (), touched: Sequence[Call] = ()) -> Decision:
+    """Start the calls that can start now. When no call is left to run, return the results and call the model.
+
+    `before` are messages to store first; `touched` are calls that the caller has changed and that have to be written.
+    """
+    if any(call.status == "started" for call in state.calls):
+        return Decision(state, tuple(before), tuple(touched))
+    batch = _next_batch(state)
+    if not batch:
+        return _return_results(state, before, touched)
+    refused = {call.call.id: text for call in batch if (text := _refusal(state, call)) is not None}
+    moved = tuple(
+        _refused(call, refused[call.call.id]) if call.call.id in refused else _started(call) for call in batch
+    )
+    for call in moved:
+        state = state.with_call(call)
+    changed = _newest_by_id(touched, moved)
+    starting = tuple(call for call in moved if call.status == "started")
+    if not starting:  # all were refused; the next batch may start
+        return proceed(state, before, changed)
+    return Decision(state, tuple(before), changed, (RunTools(starting),))
+
+
+def _next_batch(state: State) -> tuple[Call, ...]:
+    """All allowed calls whose tools allow parallel execution; if there are none, the first allowed call alone."""
+    ready = tuple(call for call in state.calls if call.status == "allowed")
+    together = tuple(call for call in ready if _is_parallel(state.loadout, call))
+    return together or ready[:1]
+
+
+def _is_parallel(loadout: Loadout, call: Call) -> bool:
+    tool = loadout.tools.get(call.call.name)
+    return tool is not None and tool.parallel
+
+
+def _refusal(state: State, call: Call) -> str | None:
+    """Why this call may not run, as a text for the model; None if it may run. Approved calls are checked too."""
+    loadout, name = state.loadout, call.call.name
+    if call.client_side:
+        return f"[ToolConstraintError] {name} runs on the client; it has to send the result itself."
+    if name not in loadout.tools:
+        return f"[ToolConstraintError] Cannot call {name}: there is no such tool. Tools are: {sorted(loadout.tools)}"
+    if call.request_id is not None and (changed := changed_since_asked(loadout, call)) is not None:
+        # The call was approved, a crash kept it from starting, and the tool or its secrets have changed since.
+        return void_text(changed, name)
+    names = offered(loadout.rules, tuple(loadout.tools), state.called, state.last_result)
+    if name not in names:
+        return f"[ToolConstraintError] Cannot call {name}, valid tools to call now: {list(names)}"
+    return None
+
+
+def _refused(call: Call, text: str) -> Call:
+    return replace(call, status="settled", result=ToolResult(call.call.id, "error", text, name=call.call.name))
+
+
+def _started(call: Call) -> Call:
+    return replace(call, status="started")
+
+
+def _newest_by_id(touched: Sequence[Call], moved: Sequence[Call]) -> tuple[Call, ...]:
+    """Each changed call once, in its newest form."""
+    newest = {call.call.id: call for call in (*touched, *moved)}
+    return tuple(newest.values())
+
+
+def _return_results(state: State, before: Sequence[Draft], touched: Sequence[Call]) -> Decision:
+    """All calls are settled: store one message with every result and call the model, unless a terminal tool ran."""
+    ran = tuple(call for call in state.calls if call.executed)
+    names = tuple(call.call.name for call in ran)
+    last = plain_text(ran[-1].result.content) if ran and ran[-1].result else state.last_result
+    drafts = (*before, returns_of(state.calls), *state.follow_ups)
+    after = replace(state, calls=(), follow_ups=(), called=state.called + names, last_result=last)
+    after = run_limits.count_repeats(after, state.calls)
+    if any(is_terminal(state.loadout.rules, name) for name in names):
+        return Decision(after, drafts, tuple(touched), stop="tool_rule")
+    asked = ask_model(after, drafts)
+    return replace(asked, calls=tuple(touched))
+
+
+def returns_of(calls: Sequence[Call]) -> Draft:
+    """The step's one message of results, in the order that clients of the Letta API expect: results given by the
+    client, denied calls, executed calls."""
+    ordered = sorted(calls, key=lambda call: (_return_order(call), call.position))
+    results = tuple(call.result for call in ordered if call.result is not None)
+    ran = next((call.call.name for call in ordered if call.executed), None)
+    return Draft(ToolReturnsBody(results), step_id=calls[0].step_id, name=ran)
+
+
+def _return_order(call: Call) -> int:
+    if call.status == "denied":
+        return 1
+    given = call.request_id is not None and call.status == "settled" and not call.executed
+    return 0 if given else 2
+
+
+def recover_call(loadout: Loadout, call: Call, request_id: str) -> Call:
+    """What becomes of a started call whose process is gone. The tool's `on_unknown` policy decides: run it again, ask a
+    person, or tell the model."""
+    if call.status != "started":
+        return call
+    tool = loadout.tools.get(call.call.name)
+    match tool.on_unknown if tool else "tell":
+        case "retry":
+            return replace(call, status="allowed")
+        case "ask":
+            expiry = (tool.expiry if tool else None) or loadout.expiry
+            return replace(call, status="unknown", request_id=request_id, expiry=expiry)
+        case _:
+            return _refused(call, OUTCOME_UNKNOWN)
+
+
+def with_edit_note(call: Call, result: ToolResult) -> ToolResult:
+    """The result with a note for the model if a person edited the arguments; without it the model would think that its
+    own arguments gave this result."""
+    if call.edited is None:
+        return result
+    note = f"[A person changed the arguments before approving. This call ran with: {call.edited}]"
+    content = result.content
+    if isinstance(content, str):
+        return replace(result, content=f"{note}\n{content}")
+    return replace(result, content=(Text(note), *content))

@@ -1,0 +1,67 @@
+"""Forgets the events of runs that came to rest long ago, and old traces, a few at a time, as long as the server runs.
+
+Whoever asks for what is gone is told so by an explicit gap. The names of requests go at the same age: after that, the
+same name is a new request. Every process sweeps; two that meet find less to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from holdfast.ports.clock import Clock
+from holdfast.ports.stores.retention import OldEvents
+from holdfast.ports.stores.trace_store import TraceStore
+
+log = logging.getLogger("holdfast.engine")
+
+SWEEP_SECONDS = 600.0
+PAGES_PER_BATCH = 200
+
+
+class Retention:
+    """`trace_days` may be 0: then no trace is kept that an earlier setting left behind."""
+
+    def __init__(
+        self, old: OldEvents, clock: Clock, days: int, *, traces: TraceStore | None = None, trace_days: int = 0
+    ) -> None:
+        self._old = old
+        self._clock = clock
+        self._age = timedelta(days=days)
+        self._traces = traces
+        self._trace_age = timedelta(days=trace_days)
+        self._sweeping: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        self._sweeping = asyncio.create_task(self._keep_sweeping(), name="retention")
+
+    async def close(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait({self._sweeping})
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except Exception:
+                log.exception("forgetting old events failed; trying again later")
+            await self._clock.sleep(SWEEP_SECONDS)
+
+    async def sweep(self) -> int:
+        """Forget everything that is too old now; how many pages that was. Others get their turn between batches."""
+        before = self._clock.now() - self._age
+        dropped = 0
+        while (pages := await self._old.drop_events(before, PAGES_PER_BATCH)) > 0:
+            dropped += pages
+        while await self._old.drop_keys(before, PAGES_PER_BATCH) > 0:
+            pass
+        if self._traces is not None:
+            await self._sweep_traces(self._traces)
+        return dropped
+
+    async def _sweep_traces(self, traces: TraceStore) -> None:
+        before = self._clock.now() - self._trace_age
+        while await traces.drop_traces(before, PAGES_PER_BATCH) > 0:
+            pass

@@ -1,0 +1,240 @@
+"""Traces: what was said to a model and what it answered, kept for a while so that people can look.
+
+A trace is written beside the run, never in its way: a checkpoint does not wait for it. When a step is written its calls
+are noted; their requests are put into words right after, while the vendor's side of the conversation is still at hand
+(`Model.payload` is quick then); and every quarter of a second what was noted is packed on a thread and stored in one
+transaction. A crash loses at most that quarter second. Whoever asks for a trace makes us store what we hold first.
+
+What does not go in: credentials (they are headers, and only bodies are kept), and the values of the agent's secrets,
+wherever they stand. What is too large is cut where it is longest, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import orjson
+
+from holdfast.core.conversation.message_codec import encode
+from holdfast.core.model import Reply
+from holdfast.core.records import Actor, Agent, Json, Step
+from holdfast.core.state import ModelFailed
+from holdfast.engine.run.model_call import Attempt, ModelCall
+from holdfast.ports.clock import Clock
+from holdfast.ports.encryption import Encrypter, WrongKey
+from holdfast.ports.ids import new_id
+from holdfast.ports.stores.trace_store import Trace, TraceStore
+
+log = logging.getLogger("holdfast.engine")
+
+LINGER_SECONDS = 0.25
+MAX_BODY_BYTES = 1_000_000  # of one trace, before it is packed
+MAX_HELD_BYTES = 64_000_000  # of all that waits to be stored; beyond that new ones are dropped
+HIDDEN = b"[hidden]"
+MIN_SECRET_CHARS = 4
+QUICK = 1  # zlib's level: a third larger than its best, at a fifth of the time
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """A trace whose body is still in plain words; `secrets` are sealed."""
+
+    trace: Trace
+    plain: bytes
+    secrets: tuple[str, ...]
+
+
+class Tracing:
+    def __init__(self, store: TraceStore, sealer: Encrypter, clock: Clock) -> None:
+        self._store = store
+        self._sealer = sealer
+        self._clock = clock
+        self._noted: list[_Noted] = []
+        self._held_bytes = 0
+        self._something = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+        self._flushing = asyncio.Lock()
+
+    # ---- writing ------------------------------------------------------------------------------------------------
+
+    def note(self, call: ModelCall, step: Step, agent: Agent) -> None:
+        """The calls of a step that has just been written."""
+        asyncio.get_running_loop().call_soon(self._put_into_words, call, step, agent)
+
+    def _put_into_words(self, call: ModelCall, step: Step, agent: Agent) -> None:
+        try:
+            for number, attempt in enumerate(call.attempts, start=1):
+                self._hold(_noted(number, attempt, step, agent, call.compaction))
+        except Exception:
+            log.exception("the trace of step %s could not be made", step.id)
+
+    def _hold(self, noted: _Noted) -> None:
+        if self._held_bytes + len(noted.plain) > MAX_HELD_BYTES:
+            log.warning("a trace of step %s was dropped: too much waits to be stored", noted.trace.step_id)
+            return
+        self._noted.append(noted)
+        self._held_bytes += len(noted.plain)
+        self._something.set()
+
+    def open(self) -> None:
+        self._writing = asyncio.create_task(self._keep_writing(), name="traces")
+
+    async def close(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait({self._writing})
+        await self.flush()
+
+    async def _keep_writing(self) -> None:
+        while True:
+            await self._something.wait()
+            await self._clock.sleep(LINGER_SECONDS)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Store what was noted so far. What cannot be stored is lost, and said so in the log."""
+        await asyncio.sleep(0)  # what was noted just before is put into words first
+        async with self._flushing:
+            noted, self._noted, self._held_bytes = self._noted, [], 0
+            self._something.clear()
+            if not noted:
+                return
+            try:
+                await self._store.keep(await asyncio.to_thread(self._packed, noted))
+            except Exception:
+                log.exception("%d traces could not be stored", len(noted))
+
+    def _packed(self, noted: Sequence[_Noted]) -> list[Trace]:
+        opened: dict[tuple[str, ...], list[bytes]] = {}
+        traces: list[Trace] = []
+        for one in noted:
+            if one.secrets not in opened:
+                opened[one.secrets] = self._forms(one.secrets)
+            traces.append(replace(one.trace, body=pack(one.plain, opened[one.secrets])))
+        return traces
+
+    def _forms(self, sealed: Sequence[str]) -> list[bytes]:
+        """The secrets as they can stand in JSON: as they are, escaped, and escaped once more inside a string."""
+        forms: set[bytes] = set()
+        for text in sealed:
+            try:
+                secret = self._sealer.open(text)
+            except WrongKey:
+                continue  # no tool could read it either
+            if len(secret) >= MIN_SECRET_CHARS:
+                escaped = orjson.dumps(secret)[1:-1]
+                forms |= {secret.encode(), escaped, orjson.dumps(escaped.decode())[1:-1]}
+        return sorted(forms, key=len, reverse=True)
+
+    # ---- reading ------------------------------------------------------------------------------------------------
+
+    async def of_step(self, actor: Actor, step_id: str) -> Trace | None:
+        await self.flush()
+        return await self._store.of_step(actor, step_id)
+
+    async def of_run(self, actor: Actor, run_id: str, limit: int) -> Sequence[Trace]:
+        await self.flush()
+        return await self._store.of_run(actor, run_id, limit)
+
+
+# ---- a trace in words -----------------------------------------------------------------------------------------------
+
+
+def _noted(number: int, attempt: Attempt, step: Step, agent: Agent, compaction: Json | None) -> _Noted:
+    found, info = attempt.found, attempt.found.info if attempt.found else None
+    request = found.model.payload(attempt.request) if found else {"model": attempt.request.model}
+    trace = Trace(
+        id=new_id("provider_trace"),
+        org_id=step.org_id,
+        run_id=step.run_id,
+        step_id=step.id,
+        agent_id=agent.id,
+        attempt=number,
+        created_at=attempt.started_at,
+        call_type=step.call_type,
+        about={
+            "latency_ms": attempt.latency_ns // 1_000_000,
+            "agent_tags": list(agent.tags),
+            "compaction_settings": compaction,
+            "llm_config": {
+                "handle": attempt.handle,
+                "model": attempt.request.model,
+                "model_endpoint": info.endpoint if info else None,
+                "model_endpoint_type": info.provider_type if info else None,
+                "provider_name": attempt.handle.partition("/")[0],
+                "provider_category": "byok" if info and info.provider_id else "base",
+                "context_window": step.context_window_limit,
+            },
+        },
+        body=b"",
+    )
+    plain = orjson.dumps({"request": request, "response": response_of(attempt)}, default=_plain)
+    return _Noted(trace, plain, tuple(agent.secrets.values()))
+
+
+def response_of(attempt: Attempt) -> Mapping[str, Any]:
+    match attempt.outcome:
+        case Reply() as reply:
+            return {
+                "content": [encode(part) for part in reply.parts],
+                "tool_calls": [asdict(call) for call in reply.calls],
+                "finish_reason": reply.finish,
+                "usage": asdict(reply.usage),
+            }
+        case ModelFailed(kind=kind, message=message, detail=detail):
+            return {"error": {"type": kind, "message": message, "detail": detail}}
+        case None:
+            return {"interrupted": True}
+
+
+def _plain(value: Any) -> Any:
+    """Mappings that are no dicts, as tool schemas may be."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError
+
+
+def fit(plain: bytes) -> bytes:
+    """Not longer than a trace may be: long texts are cut first, images before all, then old messages left out."""
+    if len(plain) <= MAX_BODY_BYTES:
+        return plain
+    value = orjson.loads(plain)
+    for longest, most in ((20_000, 10_000), (2_000, 10_000), (200, 1_000), (100, 20)):
+        shorter = orjson.dumps(_cut(value, longest, most))
+        if len(shorter) <= MAX_BODY_BYTES:
+            return shorter
+    said = f"{len(plain)} bytes are more than a trace can hold"
+    return orjson.dumps({"request": {"left_out": said}, "response": _cut(value["response"], 100, 20)})
+
+
+def _cut(value: Any, longest: int, most: int) -> Any:
+    match value:
+        case str() if len(value) > longest:
+            return f"{value[:longest]}… [{len(value) - longest} characters left out]"
+        case dict():
+            return {key: _cut(item, longest, most) for key, item in value.items()}
+        case list() if len(value) > most:
+            kept = [_cut(item, longest, most) for item in (*value[: most // 2], *value[-most // 2 :])]
+            return [*kept[: most // 2], f"[{len(value) - most} entries left out]", *kept[most // 2 :]]
+        case list():
+            return [_cut(item, longest, most) for item in value]
+        case _:
+            return value
+
+
+def pack(plain: bytes, secrets: Sequence[bytes]) -> bytes:
+    """Secrets go first, so that no half of one is left where a text is cut."""
+    for secret in secrets:
+        plain = plain.replace(secret, HIDDEN)
+    return zlib.compress(fit(plain), QUICK)
+
+
+def unpack(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Request and response."""
+    held = orjson.loads(zlib.decompress(body))
+    return held["request"], held["response"]

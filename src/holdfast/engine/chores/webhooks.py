@@ -1,0 +1,155 @@
+"""Delivers webhooks: what a run's last checkpoint put into the outbox is sent, again and again if need be.
+
+At least once, in no promised order. An answer of 2xx is a delivery. Anything else is tried again with growing pauses
+for 72 hours, and then given up; so is at once what cannot get better (an address we do not go to, 410 Gone). Each
+attempt shows on the run. Any number of processes may deliver: each claims what it sends, for longer than a try takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import orjson
+
+from holdfast.engine.chores.webhook_signing import webhook_headers
+from holdfast.engine.stream.run_response import read_until
+from holdfast.ports.clock import Clock
+from holdfast.ports.outbound import AddressRefused, Outbound, OutboundRequest, Unreachable
+from holdfast.ports.stores.outbox import Delivery, Outbox, Outcome
+from holdfast.ports.stores.run_store import RunStore
+
+log = logging.getLogger("holdfast.engine")
+
+LOOK_SECONDS = 1.0
+AT_ONCE = 64
+TRY_SECONDS = 15.0
+CLAIM_SECONDS = 60.0
+GIVE_UP_AFTER = timedelta(hours=72)
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 6 * 3600.0
+ANSWER_BYTES = 1_000
+GONE = 410
+
+
+def pause_seconds(attempt: int, chance: float) -> float:
+    """The wait after a failed attempt, doubling from 5 seconds to 6 hours. `chance` in [0, 1) spreads it by a quarter
+    either way, so that what failed together is not tried together."""
+    steady = min(FIRST_PAUSE_SECONDS * 2.0 ** min(attempt - 1, 30), LONGEST_PAUSE_SECONDS)
+    return steady * (0.75 + 0.5 * chance)
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """What delivering needs."""
+
+    outbox: Outbox
+    store: RunStore
+    outbound: Outbound
+    clock: Clock
+    secret: str | None = None
+    chance: Callable[[], float] = random.random
+
+
+class Webhooks:
+    def __init__(self, mail: Mail) -> None:
+        self._mail = mail
+        self._working: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        self._working = asyncio.create_task(self._keep_delivering(), name="webhooks")
+
+    async def close(self) -> None:
+        if self._working is not None:
+            working = {self._working, *self._under_way}
+            for task in working:
+                task.cancel()
+            await asyncio.wait(working)
+
+    async def _keep_delivering(self) -> None:
+        """A receiver that takes its time holds up nobody else: whenever a place is free, the next delivery begins."""
+        while True:
+            try:
+                begun = await self._begin_due()
+            except Exception:
+                log.exception("delivering webhooks failed; trying again")
+                begun = ()
+            if len(self._under_way) >= AT_ONCE:
+                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            elif not begun:
+                await self._mail.clock.sleep(LOOK_SECONDS)
+
+    async def deliver_due(self) -> int:
+        """Make one attempt at each delivery that is due, up to some; how many attempts were made."""
+        begun = await self._begin_due()
+        if begun:
+            await asyncio.wait(begun)
+        return len(begun)
+
+    async def _begin_due(self) -> Sequence[asyncio.Task[None]]:
+        now = self._mail.clock.now()
+        free = AT_ONCE - len(self._under_way)
+        claimed = await self._mail.outbox.claim(now, now + timedelta(seconds=CLAIM_SECONDS), free)
+        begun = [asyncio.create_task(self._attempt(delivery)) for delivery in claimed]
+        for task in begun:
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+        return begun
+
+    async def _attempt(self, delivery: Delivery) -> None:
+        try:
+            outcome = await self._try(delivery)
+        except Exception:
+            log.exception("webhook %s of run %s failed inside the server", delivery.id, delivery.run_id)
+            outcome = self._outcome(delivery, None, "The server failed to send this.", final=False)
+        try:
+            await self._mail.outbox.settle(delivery, outcome)
+        except Exception:
+            log.exception("webhook %s of run %s could not be settled; it is sent again", delivery.id, delivery.run_id)
+
+    async def _try(self, delivery: Delivery) -> Outcome:
+        body = await self._body(delivery)
+        now = self._mail.clock.now()
+        request = OutboundRequest(
+            url=delivery.url,
+            method="POST",
+            headers=webhook_headers(delivery.id, now, body, self._mail.secret),
+            body=body,
+            timeout_seconds=TRY_SECONDS,
+            max_bytes=ANSWER_BYTES,
+        )
+        code: int | None = None
+        try:
+            code = (await self._mail.outbound.send(request)).status
+            error, final = None if 200 <= code < 300 else f"The receiver answered {code}.", code == GONE
+        except AddressRefused as refused:
+            error, final = str(refused), True
+        except Unreachable as silent:
+            error, final = str(silent), False
+        return self._outcome(delivery, code, error, final=final)
+
+    def _outcome(self, delivery: Delivery, code: int | None, error: str | None, *, final: bool) -> Outcome:
+        now = self._mail.clock.now()
+        if error is None:
+            return Outcome(status="sent", sent_at=now, status_code=code)
+        again = now + timedelta(seconds=pause_seconds(delivery.attempt, self._mail.chance()))
+        if final or again > delivery.created_at + GIVE_UP_AFTER:
+            log.warning("webhook %s of run %s is given up: %s", delivery.id, delivery.run_id, error)
+            told = f"{error} Given up after {delivery.attempt} attempts."
+            return Outcome(status="dead", sent_at=now, status_code=code, error=told)
+        return Outcome(status="pending", sent_at=now, status_code=code, error=error, next_attempt_at=again)
+
+    async def _body(self, delivery: Delivery) -> bytes:
+        """The result is what a client that waited for the run was answered. News of an approval is whole as it is."""
+        if "approval" in delivery.payload:
+            return orjson.dumps(delivery.payload)
+        run = await self._mail.store.run(delivery.run_id)
+        types = (run.request.get("config") or {}).get("include_return_message_types")
+        whole = await read_until(self._mail.store, delivery.run_id, delivery.last_event, types)
+        metadata = {**delivery.payload["metadata"], "result": whole.response()}
+        return orjson.dumps({"run_id": delivery.run_id, **delivery.payload, "metadata": metadata})

@@ -1,0 +1,122 @@
+"""What the model would be sent next, and how much of its window that takes.
+
+Made by the very builder that the loop uses (`model_call.model_request`), over the same scene; so what a client is shown
+is what would be sent. Nothing is written, and no model is called; the vendor may be asked to count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from holdfast.core.conversation import token_estimate
+from holdfast.core.conversation.messages import Message, SummaryBody
+from holdfast.core.conversation.system_prompt import memory_text
+from holdfast.core.errors import Conflict, ModelError
+from holdfast.core.model import ModelRequest
+from holdfast.core.run_request import RunRequest
+from holdfast.core.state import ASSUMED_WINDOW, CallModel, RunTools, Terms
+from holdfast.core.step_calls import ask_model
+from holdfast.engine.dependencies import Dependencies
+from holdfast.engine.run.model_call import handle_of, model_request
+from holdfast.engine.run.session import Session
+from holdfast.ports.model import CountsTokens, FoundModel
+from holdfast.ports.stores.run_store import Snapshot
+
+COUNT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A request as the loop would make it now, and whom it would be sent to."""
+
+    request: ModelRequest
+    found: FoundModel
+    terms: Terms
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the model would read now, part by part. The parts add up to `total`, which is the vendor's own count where
+    it counts, else that of the model's tokenizer where we have it, else our estimate."""
+
+    preview: Preview
+    window: int
+    total: int
+    system: int
+    memory: int
+    summary: int
+    messages: int
+    tools: int
+
+
+async def next_request(deps: Dependencies, conversation_id: str, request: RunRequest | None = None) -> Preview:
+    """The request that these messages would lead to; without any, the one that the context as it stands would.
+
+    Raises what a run with this request would be refused for."""
+    given, request = request, request or RunRequest()
+    session = await Session.load(deps, conversation_id, request)
+    loaded, state = session.loaded, session.state
+    if given is not None and any(isinstance(wish, RunTools) for wish in session.decide(given.happened()).effects):
+        raise Conflict("Tools would run first, and what they return cannot be foreseen.")
+    asked = ask_model(state, request.messages)
+    (effect,) = asked.effects
+    assert isinstance(effect, CallModel)
+    said = loaded.new_messages(asked.messages, None, deps.clock.now())
+    loaded.context = (loaded.recompiled_system() or loaded.context[0], *loaded.context[1:], *said)
+    handle = handle_of(loaded.agent, loaded.conversation, request)
+    built = model_request(effect, state.loadout, loaded, handle)
+    return Preview(built, await deps.models.find(handle, loaded.agent.org_id), state.loadout.terms, session.snapshot)
+
+
+async def overview(deps: Dependencies, conversation_id: str) -> Overview:
+    preview = await next_request(deps, conversation_id)
+    request, model = preview.request, preview.request.model
+    limit = preview.terms.return_chars
+
+    def count(text: str) -> int:
+        return deps.count(model, text)
+
+    system = request.messages[0]
+    memory = count(memory_text(preview.snapshot.blocks))
+    summaries = [m for m in request.messages[1:] if isinstance(m.body, SummaryBody)]
+    others = [m for m in request.messages[1:] if not isinstance(m.body, SummaryBody)]
+    parts = [
+        max(0, _weigh([system], count, limit) - memory),
+        memory,
+        _weigh(summaries, count, limit),
+        _weigh(others, count, limit),
+        sum(token_estimate.PER_CALL + count(token_estimate.tool_text(spec)) for spec in request.tools),
+    ]
+    total = await _vendor_count(preview)
+    if total is not None:
+        parts = _scaled(parts, total)
+    window = preview.terms.window or ASSUMED_WINDOW
+    return Overview(preview, window, sum(parts), *parts)
+
+
+def _weigh(messages: list[Message], count: token_estimate.Count, limit: int) -> int:
+    return token_estimate.of_bodies((message.body for message in messages), limit, count)
+
+
+def _scaled(parts: list[int], total: int) -> list[int]:
+    """The same shares of another sum, to the token: the vendor tells only the whole."""
+    whole = sum(parts)
+    if not whole:
+        return [*parts[:-1], total]
+    scaled = [part * total // whole for part in parts]
+    scaled[parts.index(max(parts))] += total - sum(scaled)
+    return scaled
+
+
+async def _vendor_count(preview: Preview) -> int | None:
+    model = preview.found.model
+    if not isinstance(model, CountsTokens):
+        return None
+    request = preview.request
+    try:
+        async with asyncio.timeout(COUNT_SECONDS):
+            return await model.count_tokens(replace(request, key=None))
+    except (ModelError, TimeoutError):
+        return None

@@ -1,0 +1,55 @@
+"""What the engine is wired to: ports and a few numbers, joined by `app`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.core.budget import NO_LIMITS, Budget, Price
+from holdfast.core.conversation import token_estimate
+from holdfast.engine.chores.tracing import Tracing
+from holdfast.engine.run.loaded_conversation import ContextCache
+from holdfast.engine.stream.feed import Feed
+from holdfast.ports.bus import Bus
+from holdfast.ports.clock import Clock
+from holdfast.ports.image_fetcher import ImageFetcher
+from holdfast.ports.model import ModelDirectory
+from holdfast.ports.stores.retry_detection import RetryDetection
+from holdfast.ports.stores.run_store import RunStore
+from holdfast.ports.toolbox import Toolbox, ToolLimits
+
+
+def _no_price(model: str) -> Price | None:
+    return None
+
+
+def _estimated(model: str, text: str) -> int:
+    return token_estimate.of_text(text)
+
+
+LONGEST_BACKOFF_SECONDS = 0.64
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    store: RunStore
+    models: ModelDirectory
+    toolbox: Toolbox
+    clock: Clock
+    owner: str  # this process, as leases name it
+    bus: Bus
+    feed: Feed
+    images: ImageFetcher | None = None  # fetches images that users name by URL; without it they stay URLs
+    retries: RetryDetection | None = None  # recognises requests that a client's library sends again by itself
+    lease_seconds: float = 10.0
+    most_runs: int = 256  # driven here at once; 0: this process accepts and shows runs, and others drive them
+    longest_backoff_seconds: float = (
+        LONGEST_BACKOFF_SECONDS  # after looks for work in vain, when hints are left to others
+    )
+    tool_limits: ToolLimits = field(default_factory=ToolLimits)
+    traces: Tracing | None = None
+    contexts: ContextCache = field(default_factory=ContextCache)
+    compact_at: float = 0.9  # of the window: a larger context is compacted before the model is asked
+    budget: Budget = NO_LIMITS  # the most that any run gets
+    price_of: Callable[[str], Price | None] = _no_price
+    count: Callable[[str, str], int] = _estimated  # tokens of a text for a model; never on the hot path

@@ -1,0 +1,93 @@
+"""Tools run by hand: one call that a person asks for over the API, outside of any run.
+
+It goes the way every call goes: the gate, the arguments' schema, the one toolbox with its limits. A call that the gate
+would ask a human about is refused, since only a run can wait for the answer. There is no turn, so rules about the order
+of calls do not apply, and nothing is added to the conversation; memory edits are written like those of a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core.approvals.approval_gate import judge_call
+from holdfast.core.approvals.policies import parse_policies
+from holdfast.core.conversation.messages import ToolCall
+from holdfast.core.errors import Conflict, Forbidden, NeedsApproval, NotFound
+from holdfast.core.records import Actor, Agent, Tool
+from holdfast.core.tools.tool_rules import parse_rule
+from holdfast.engine.dependencies import Dependencies
+from holdfast.engine.run.tool_call import attempt, job_for
+from holdfast.ports.ids import new_id
+from holdfast.ports.stores.agent_store import AgentStore
+from holdfast.ports.stores.block_store import BlockStore
+from holdfast.ports.stores.run_store import StaleMemory
+from holdfast.ports.toolbox import ToolJob, ToolOutcome
+
+
+class DirectToolRuns:
+    def __init__(self, deps: Dependencies, agents: AgentStore, blocks: BlockStore) -> None:
+        self._deps = deps
+        self._agents = agents
+        self._blocks = blocks
+
+    async def run_for_agent(self, actor: Actor, agent_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
+        """Raises `NotFound` if the tool is not attached, `NeedsApproval`, or `Forbidden` by a policy."""
+        view = await self._agents.get(actor, agent_id, frozenset({"tools", "blocks"}))
+        tool = next((tool for tool in view.tools if tool.name == name), None)
+        if tool is None:
+            raise NotFound(f"Tool {name} is not attached to agent {agent_id}")
+        text = json.dumps(dict(arguments))
+        check_gate(view.agent, ToolCall("", name, text))
+
+        def job() -> ToolJob:
+            made = job_for(tool, view.agent, view.blocks, text)
+            return replace(made, idempotency_key=new_id("call"), limits=self._deps.tool_limits)
+
+        outcome = await attempt(self._deps.toolbox, tool, job)
+        if outcome.edits:
+            try:
+                await self._blocks.edit(agent_id, outcome.edits, self._deps.clock.now())
+            except StaleMemory as stale:
+                raise Conflict(
+                    f"Somebody else changed the memory block {stale.label} while {name} ran, so its changes of memory "
+                    "were not written."
+                ) from stale
+        return outcome
+
+    async def run_alone(self, tool: Tool, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> ToolOutcome:
+        """A tool that is not kept and belongs to no agent."""
+        nobody = Agent(
+            id="",
+            org_id=tool.org_id,
+            name="",
+            system="",
+            model="",
+            secrets=environment,
+            created_at=tool.created_at,
+            updated_at=tool.updated_at,
+        )
+        text = json.dumps(dict(arguments))
+
+        def job() -> ToolJob:
+            made = job_for(tool, nobody, (), text)
+            return replace(made, agent_state=None, idempotency_key=new_id("call"), limits=self._deps.tool_limits)
+
+        return await attempt(self._deps.toolbox, tool, job)
+
+
+def check_gate(agent: Agent, call: ToolCall) -> None:
+    """What a human allowed in a conversation holds there only, so allowances do not count here."""
+    verdict = judge_call(
+        call,
+        rules=tuple(parse_rule(rule) for rule in agent.tool_rules),
+        client_names=frozenset(),
+        policies=parse_policies(list(agent.approval_policies)),
+        allowances=(),
+    )
+    if verdict.way == "ask":
+        raise NeedsApproval(call.name, verdict.by)
+    if verdict.way == "deny":
+        raise Forbidden(f"Running {call.name} with these arguments is denied by {verdict.by}.")

@@ -1,0 +1,122 @@
+"""Accepts a request: decides it over the conversation as it is, and writes the run with its first change.
+
+A request that makes no sense raises here and changes nothing. A run that has to wait is written as queued, and one that
+another process will drive as unheld; its input is stored with it and decided when its turn comes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from holdfast.core.conversation.messages import Approval
+from holdfast.core.records import Actor, Run
+from holdfast.core.run_request import RunRequest
+from holdfast.core.state import Decision
+from holdfast.engine.dependencies import Dependencies
+from holdfast.engine.run.build_change import EventPage, Outcome
+from holdfast.engine.run.session import Session
+from holdfast.engine.stream import event_records
+from holdfast.ports.ids import new_id
+from holdfast.ports.stores.run_store import Change, Lease, Snapshot
+
+INSTEAD = "The user sent a new message instead of answering."
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A durable run. `decision` is written and waits to be driven, unless the run has come to rest already."""
+
+    run: Run
+    lease: Lease
+    session: Session
+    decision: Decision
+
+
+async def accept(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Accepted:
+    """Accept a run that this process drives. Raises what is wrong with the request, or `StaleSnapshot`."""
+    session = await Session.load(deps, conversation_id, request)
+    decision = session.decide(request.happened())
+    run = new_run(deps, actor, session.snapshot, request)
+    lease = Lease(run.id, deps.owner, 1, deps.clock.now() + timedelta(seconds=deps.lease_seconds))
+    change, _ = await session.commit(
+        run,
+        decision,
+        Outcome(request.happened()),
+        write=lambda change: deps.store.begin(run, lease, change),
+        page=EventPage(1, (opening(run),)),
+        first=True,
+        decided_by=actor.user_id,
+    )
+    accepted = replace(run, last_event=len(change.events))
+    if change.rest is not None:
+        accepted = replace(accepted, status=change.rest.status, stop_reason=change.rest.stop_reason)
+    else:
+        deps.feed.open(run.id, 0)
+        deps.feed.publish(run.id, change.events)
+    return Accepted(accepted, lease, session, decision)
+
+
+async def accept_for_others(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
+    """Accept a run that another process will drive.
+
+    It is decided here only to refuse a request that makes no sense; the driver decides it again. Until then the
+    conversation is held: what was decided beside it over the same version is not written (`StaleSnapshot`).
+    """
+    session = await Session.load(deps, conversation_id, request, with_limits=False)
+    session.decide(request.happened())
+    run = replace(new_run(deps, actor, session.snapshot, request), status="created")
+    return await _begin_unheld(deps, run, session.snapshot, holds=True)
+
+
+async def enqueue(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
+    """Accept a run that waits for its turn. Nothing of it is decided yet."""
+    snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
+    run = replace(new_run(deps, actor, snapshot, request), status="created", queued=True)
+    return await _begin_unheld(deps, replace(run, turn_id=run.id), snapshot)
+
+
+async def _begin_unheld(deps: Dependencies, run: Run, snapshot: Snapshot, *, holds: bool = False) -> Run:
+    change = Change(
+        run.conversation_id,
+        snapshot.version,
+        snapshot.next_seq,
+        events=(opening(run),),
+        context_tokens=snapshot.context_tokens,
+        holds=holds,
+    )
+    await deps.store.begin(run, None, change)
+    return replace(run, last_event=1)
+
+
+async def with_denials(deps: Dependencies, conversation_id: str, request: RunRequest) -> RunRequest:
+    """The same request with a denial of every call that waits for a person; its messages follow the denials."""
+    snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
+    denials = tuple(Approval(call.call.id, False, INSTEAD) for call in snapshot.calls if call.waiting)
+    return replace(request, answers=denials) if denials else request
+
+
+def opening(run: Run) -> str:
+    """The first event of every stream: a ping with the run's id."""
+    return event_records.ping_record(run.id, 1, run.created_at, new_id("ping"))
+
+
+def new_run(deps: Dependencies, actor: Actor, snapshot: Snapshot, request: RunRequest) -> Run:
+    run_id = new_id("run")
+    return Run(
+        id=run_id,
+        org_id=actor.org_id,
+        agent_id=snapshot.agent.id,
+        conversation_id=snapshot.conversation.id,
+        in_default_conversation=snapshot.conversation.is_default,
+        status="running",
+        created_at=deps.clock.now(),
+        turn_id=snapshot.turn_id or run_id,
+        background=request.background,
+        request=request.to_json(),
+        metadata={"run_type": request.run_type},
+        callback_url=request.callback_url,
+        project_id=snapshot.agent.project_id,
+        base_template_id=snapshot.agent.base_template_id,
+        created_by=actor.user_id,
+    )

@@ -1,0 +1,84 @@
+"""A worker's hold on one run: its lease, and the two ways it can end early.
+
+Somebody may ask to cancel the run, here or in another process, and the lease may be lost to another owner. Whoever
+drives the run waits on `interrupted` beside its work. A worker that was frozen does not know that it was; so before
+anything that cannot be taken back it looks at its own clock, and at how long the last *written* lease is good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from datetime import timedelta
+
+from holdfast.core.errors import LostLease
+from holdfast.core.records import Run
+from holdfast.ports.clock import Clock
+from holdfast.ports.stores.run_store import Lease, RunStore
+
+log = logging.getLogger("holdfast.engine")
+
+MARGIN = 0.1  # of the lease's length
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def began_ns(run: Run, clock: Clock) -> int:
+    """When the run was accepted, on this process's monotonic clock. Whoever drives it, in whatever process, counts from
+    there: a run that was taken over or stood in the queue has taken as long as its caller waited."""
+    return clock.monotonic_ns() - max(0, (clock.now() - run.created_at) // _MICROSECOND) * 1000
+
+
+class HeldLease:
+    def __init__(self, lease: Lease, clock: Clock, lease_seconds: float) -> None:
+        self._lease = lease
+        self._clock = clock
+        self._length = timedelta(seconds=lease_seconds)
+        self.interrupted = asyncio.Event()
+        self.cancelled = False
+        self.error: BaseException | None = None
+
+    @property
+    def run_id(self) -> str:
+        return self._lease.run_id
+
+    def renewed(self) -> Lease:
+        """The lease as it is to be written now: every write to the run prolongs it."""
+        return replace(self._lease, expires_at=self._clock.now() + self._length)
+
+    def kept(self, lease: Lease) -> None:
+        """This was written."""
+        self._lease = lease
+
+    @property
+    def held(self) -> bool:
+        """Nobody else can have taken the run yet, with some room for clocks that differ."""
+        return self._clock.now() < self._lease.expires_at - self._length * MARGIN
+
+    def cancel_asked(self) -> None:
+        self.cancelled = True
+        self.interrupted.set()
+
+    def lost(self, error: BaseException) -> None:
+        self.error = error
+        self.interrupted.set()
+
+
+async def renew(held_lease: HeldLease, store: RunStore) -> None:
+    lease = held_lease.renewed()
+    if await store.renew(lease):
+        held_lease.cancel_asked()
+    held_lease.kept(lease)
+
+
+async def keep(held_lease: HeldLease, store: RunStore, clock: Clock, lease_seconds: float) -> None:
+    """A heartbeat for the times when no checkpoint renews the lease, as while a tool runs long."""
+    while True:
+        await clock.sleep(lease_seconds / 3)
+        try:
+            await renew(held_lease, store)
+        except LostLease as error:
+            held_lease.lost(error)
+            return
+        except Exception:
+            log.exception("the lease of run %s could not be renewed; trying again", held_lease.run_id)

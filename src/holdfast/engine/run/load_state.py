@@ -1,0 +1,121 @@
+"""From rows to the state that `decide` wants: the loadout, the calls in hand, what the turn has done so far."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import orjson
+
+from holdfast.core.approvals.approval_gate import Allowance
+from holdfast.core.approvals.binding import binding
+from holdfast.core.approvals.expiry import parse_expiry
+from holdfast.core.approvals.policies import parse_policies
+from holdfast.core.conversation import token_estimate
+from holdfast.core.conversation.messages import Message, ToolReturnsBody
+from holdfast.core.model import ToolSpec
+from holdfast.core.records import Agent, Conversation, Tool
+from holdfast.core.run_request import RunRequest
+from holdfast.core.state import NO_TERMS, Hand, Loadout, State, Terms
+from holdfast.core.tools.tool_rules import forbids_parallel, parse_rule
+from holdfast.engine.run.loaded_conversation import LoadedConversation
+from holdfast.ports.stores.run_store import Snapshot
+
+REMEMBERED_ANSWERS = 10
+
+
+def state_of(
+    snapshot: Snapshot,
+    loaded: LoadedConversation,
+    request: RunRequest,
+    *,
+    terms: Terms = NO_TERMS,
+    steps: int = 0,
+) -> State:
+    loadout = loadout_of(
+        snapshot.agent, snapshot.tools, request, snapshot.allowances, terms, conversation=snapshot.conversation
+    )
+    return State(
+        loadout=loadout,
+        calls=snapshot.calls,
+        called=snapshot.called,
+        last_result=snapshot.last_result,
+        steps=steps,
+        context_tokens=context_tokens(snapshot.context_tokens, loaded, loadout),
+        follow_ups=snapshot.unread,
+        answered=_answered(loaded.context) if request.answers and not snapshot.calls else (),
+    )
+
+
+def context_tokens(known: int | None, loaded: LoadedConversation, loadout: Loadout) -> int:
+    """As the last change left it; weighed whole only where that is not known, as after a fork or a reset."""
+    if known is not None:
+        return known
+    bodies = (message.body for message in loaded.context)
+    return token_estimate.of_bodies(bodies, loadout.terms.return_chars) + token_estimate.of_tools(
+        (*(hand.spec for hand in loadout.tools.values()), *loadout.client_tools)
+    )
+
+
+def loadout_of(
+    agent: Agent,
+    tools: Sequence[Tool],
+    request: RunRequest,
+    allowances: tuple[Allowance, ...] = (),
+    terms: Terms = NO_TERMS,
+    *,
+    conversation: Conversation | None = None,
+) -> Loadout:
+    """Client tools shadow server tools of the same name. A conversation's word on parallel calls goes before the
+    agent's."""
+    rules = tuple(parse_rule(rule) for rule in agent.tool_rules)
+    secrets = digest_of_secrets(agent)
+    said = ((conversation.model_settings if conversation else None) or {}).get("parallel_tool_calls")
+    parallel = agent.parallel_tool_calls if said is None else bool(said)
+    return Loadout(
+        tools={tool.name: hand_of(tool, secrets) for tool in tools},
+        rules=rules,
+        client_tools=request.client_tools,
+        parallel_calls=parallel and not forbids_parallel(rules),
+        max_steps=request.max_steps,
+        policies=parse_policies(list(agent.approval_policies)),
+        allowances=allowances,
+        expiry=parse_expiry(agent.approval_expiry),
+        terms=terms,
+    )
+
+
+def hand_of(tool: Tool, secrets: str) -> Hand:
+    return Hand(
+        tool.name,
+        spec_of(tool),
+        tool.enable_parallel_execution,
+        tool.on_unknown,
+        binding(digest_of_tool(tool), secrets if tool.gets_secrets else None),
+        parse_expiry(tool.approval_expiry),
+    )
+
+
+def digest_of_secrets(agent: Agent) -> str:
+    """Of the secrets as they are stored: sealed with the server's key and a random nonce, so that a guess cannot be
+    checked against it. One that is stored again with the same value keeps its sealed text (`Sealer.seal_again`)."""
+    return hashlib.sha256(orjson.dumps(dict(agent.secrets), option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def digest_of_tool(tool: Tool) -> str:
+    """The code, what is told of it, the packages it runs with, where it leads."""
+    told = [tool.source_code, tool.json_schema, tool.pip_requirements, tool.npm_requirements, tool.tool_type]
+    if tool.mcp is not None:
+        told.append(tool.mcp)
+    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def spec_of(tool: Tool) -> ToolSpec:
+    schema = tool.json_schema or {}
+    parameters = schema.get("parameters") or {"type": "object", "properties": {}}
+    return ToolSpec(tool.name, schema.get("description") or tool.description or tool.name, parameters)
+
+
+def _answered(context: Iterable[Message]) -> tuple[frozenset[str], ...]:
+    returns = [m.body for m in context if isinstance(m.body, ToolReturnsBody)][-REMEMBERED_ANSWERS:]
+    return tuple(frozenset(result.call_id for result in body.results) for body in returns)

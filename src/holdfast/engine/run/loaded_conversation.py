@@ -1,0 +1,129 @@
+"""A conversation in memory, kept in step with every change that is written to it; and a cache of recent contexts.
+
+Loading a context costs as much as the conversation is long. So a finished run leaves its context in the `ContextCache`,
+and the next run of the conversation takes it from there if the version in the database is still the same.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from holdfast.core.conversation.messages import Draft, Message, SystemBody
+from holdfast.core.conversation.system_prompt import compile_system
+from holdfast.core.errors import Broken
+from holdfast.core.records import Agent, Block, Conversation, Step, Tool
+from holdfast.ports.ids import new_id
+from holdfast.ports.stores.run_store import Change, RunStore, Snapshot
+from holdfast.ports.toolbox import MemoryEdit
+
+MAX_CONTEXTS = 512
+
+
+@dataclass(slots=True)
+class LoadedConversation:
+    conversation: Conversation
+    agent: Agent
+    tools: dict[str, Tool]
+    blocks: tuple[Block, ...]
+    context: tuple[Message, ...]
+    version: int
+    next_seq: int
+    override_system: str | None = None
+    step: Step | None = None  # the step whose calls were open when the run was taken up
+    stale: bool = False  # the context in memory is not that of the rows, so it is not cached for the next run
+
+    @classmethod
+    def of(
+        cls, snapshot: Snapshot, context: tuple[Message, ...], override_system: str | None = None
+    ) -> LoadedConversation:
+        return cls(
+            conversation=snapshot.conversation,
+            agent=snapshot.agent,
+            tools={tool.name: tool for tool in snapshot.tools},
+            blocks=snapshot.blocks,
+            context=context,
+            version=snapshot.version,
+            next_seq=snapshot.next_seq,
+            override_system=override_system,
+            step=snapshot.step,
+        )
+
+    def new_messages(self, drafts: tuple[Draft, ...], run_id: str | None, now: datetime) -> tuple[Message, ...]:
+        """Drafts as messages: with ids, in order, stamped."""
+        if self.context and self.context[-1].created_at > now:
+            now = self.context[-1].created_at
+        return tuple(
+            Message(
+                id=draft.id or new_id("message"),
+                agent_id=self.agent.id,
+                conversation_id=self.conversation.id,
+                seq=self.next_seq + offset,
+                created_at=now,
+                body=draft.body,
+                run_id=run_id,
+                step_id=draft.step_id,
+                otid=draft.otid,
+                name=draft.name,
+                sender_id=draft.sender_id,
+                group_id=draft.group_id,
+            )
+            for offset, draft in enumerate(drafts)
+        )
+
+    def recompiled_system(self) -> Message | None:
+        """The system message rewritten, if the prompt or the memory has changed since it was compiled."""
+        system = self.context[0]
+        if not isinstance(system.body, SystemBody):
+            raise Broken(f"Conversation {self.conversation.id} does not begin with its system message.")
+        text = compile_system(self.override_system or self.agent.system, self.blocks)
+        return None if text == system.body.text else replace(system, body=SystemBody(text))
+
+    def apply_edits(self, edits: tuple[MemoryEdit, ...]) -> None:
+        """Apply a tool's edits to the agent's memory."""
+        after = {edit.before.id: edit.after for edit in edits if edit.before is not None}
+        kept = (after.get(block.id, block) for block in self.blocks)
+        added = (edit.after for edit in edits if edit.before is None)
+        self.blocks = tuple(block for block in (*kept, *added) if block is not None)
+
+    def advance(self, change: Change) -> None:
+        """Follow a change that was written."""
+        if not change.moves:
+            return
+        self.stale = self.stale or change.rollback
+        context = self.context
+        if change.system is not None:
+            context = (change.system, *context[1:])
+        summary: tuple[Message, ...] = ()
+        if change.cut is not None:
+            summary = tuple(message for message in change.messages if message.id == change.cut.summary_id)
+            places = (index for index, message in enumerate(context) if message.seq == change.cut.keep_from)
+            context = (context[0], *summary, *context[next(places, len(context)) :])
+        self.context = (*context, *(message for message in change.messages if message not in summary))
+        self.version += 1
+        self.next_seq += len(change.messages)
+
+
+class ContextCache:
+    """Recently used contexts, by conversation and version."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[int, tuple[Message, ...]]] = OrderedDict()
+
+    async def load(self, store: RunStore, conversation_id: str) -> tuple[Snapshot, tuple[Message, ...]]:
+        version, context = self._kept.get(conversation_id, (None, ()))
+        snapshot = await store.situation(conversation_id, version)
+        return snapshot, context if snapshot.context is None else snapshot.context
+
+    def keep(self, loaded: LoadedConversation) -> None:
+        if loaded.stale:
+            self.forget(loaded.conversation.id)
+            return
+        self._kept[loaded.conversation.id] = (loaded.version, loaded.context)
+        self._kept.move_to_end(loaded.conversation.id)
+        while len(self._kept) > MAX_CONTEXTS:
+            self._kept.popitem(last=False)
+
+    def forget(self, conversation_id: str) -> None:
+        self._kept.pop(conversation_id, None)

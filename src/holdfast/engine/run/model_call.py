@@ -1,0 +1,268 @@
+"""One model call, for a step or for a compaction's summary: choose the model, make the request, listen to the reply.
+
+If the model that was chosen cannot answer (its provider is overloaded, silent or refuses our key) and nothing of its
+reply was seen, the agent's fallback models are tried in their order. The step then tells which one answered and what
+came of those before it.
+
+Pieces of the reply go to the journal as they come, if the run is watched token by token. The call comes back as
+what happened: `ModelReplied` or `ModelFailed`. Cancelling the task closes the vendor's connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from holdfast.core.conversation import token_estimate
+from holdfast.core.conversation.messages import AssistantBody
+from holdfast.core.conversation.reply_stream import Unfolding
+from holdfast.core.conversation.wire_messages import WireObject, date_text
+from holdfast.core.errors import Broken, ModelError, UnknownHandle
+from holdfast.core.model import AnyTool, ModelRequest, OneTool, Reply, ReplyDone, ToolChoice, ToolSpec, Usage
+from holdfast.core.model_settings import model_settings, with_settings
+from holdfast.core.records import Agent, CallType, Conversation, Json, Step
+from holdfast.core.run_request import RunRequest
+from holdfast.core.state import CallModel, Loadout, ModelFailed, ModelReplied, State
+from holdfast.core.tools.tool_rules import needs_approval
+from holdfast.engine.run.loaded_conversation import LoadedConversation
+from holdfast.ports.clock import Clock
+from holdfast.ports.ids import new_id, new_reply_ids
+from holdfast.ports.model import FoundModel, ModelDirectory
+
+# What another model may do better. A request that is wrong, or too long, is so for every model.
+FALLS_BACK = frozenset(
+    {
+        "llm_authentication",
+        "llm_error",
+        "llm_insufficient_credits",
+        "llm_overloaded",
+        "llm_rate_limit",
+        "llm_timeout",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model that may be called, and its request."""
+
+    handle: str
+    request: ModelRequest
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One model asked. The outcome is None while it is under way, and stays so if it was cut off."""
+
+    handle: str
+    request: ModelRequest
+    started_at: datetime
+    found: FoundModel | None = None
+    outcome: Reply | ModelFailed | None = None
+    latency_ns: int = 0
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """A call under way. `unfolding` holds what has been seen of the reply, for whoever has to cut it off."""
+
+    step_id: str
+    message_id: str
+    request_id: str
+    unfolding: Unfolding
+    started_at: datetime
+    started_ns: int
+    attempts: list[Attempt] = field(default_factory=list)
+    first_token_ns: int | None = None
+    finished_ns: int | None = None
+    usage: Usage = field(default_factory=Usage)
+    compaction: Json | None = None  # the settings of the compaction that the call is for
+
+    @property
+    def call_type(self) -> CallType:
+        return "agent_step" if self.compaction is None else "summarization"
+
+
+def new_call(run_id: str, state: State, clock: Clock, compaction: Json | None = None) -> ModelCall:
+    loadout = state.loadout
+    message_id, request_id = new_reply_ids()
+    step_id, now = new_id("step"), clock.now()
+    unfolding = Unfolding(
+        message_id=message_id,
+        request_id=request_id,
+        step_id=step_id,
+        run_id=run_id,
+        date=date_text(now),
+        gated=needs_approval(loadout.rules) | loadout.client_names,
+        held=state.shown_whole,
+        parallel=loadout.parallel_calls,
+    )
+    return ModelCall(step_id, message_id, request_id, unfolding, now, clock.monotonic_ns(), compaction=compaction)
+
+
+async def perform(
+    call: ModelCall,
+    models: ModelDirectory,
+    choices: Sequence[Choice],
+    org_id: str,
+    clock: Clock,
+    show: Callable[[WireObject], None],
+) -> ModelReplied | ModelFailed:
+    """Ask the first choice, and the others if those before them could not answer."""
+    for number, choice in enumerate(choices, start=1):
+        attempt = Attempt(choice.handle, choice.request, clock.now())
+        call.attempts.append(attempt)
+        began_ns = clock.monotonic_ns()
+        try:
+            reply = await _ask(call, attempt, models, org_id, clock, show)
+            attempt.outcome = reply
+            return ModelReplied(reply, call.step_id, call.message_id, call.request_id)
+        except ModelError as error:
+            attempt.outcome = failed = ModelFailed(error.kind, error.message, error.detail)
+            another_may_help = error.kind in FALLS_BACK
+        except UnknownHandle as error:
+            attempt.outcome = failed = ModelFailed("llm_bad_request", str(error))
+            another_may_help = True
+        finally:
+            attempt.latency_ns = clock.monotonic_ns() - began_ns
+        if not another_may_help or call.first_token_ns is not None or number == len(choices):
+            return failed
+    raise Broken("A model was to be called, and none was chosen.")
+
+
+async def _ask(
+    call: ModelCall,
+    attempt: Attempt,
+    models: ModelDirectory,
+    org_id: str,
+    clock: Clock,
+    show: Callable[[WireObject], None],
+) -> Reply:
+    attempt.found = await models.find(attempt.handle, org_id)
+    async with aclosing(attempt.found.model.stream(attempt.request)) as deltas:
+        async for delta in deltas:
+            if call.first_token_ns is None:
+                call.first_token_ns = clock.monotonic_ns()
+            wire = call.unfolding.feed(delta)
+            if wire is not None:
+                show(wire)
+            if isinstance(delta, ReplyDone):
+                call.finished_ns = clock.monotonic_ns()
+                call.usage = delta.reply.usage
+                return delta.reply
+    raise Broken(f"The provider of {attempt.handle} ended its stream without a reply and without an error.")
+
+
+def handle_of(agent: Agent, conversation: Conversation, request: RunRequest) -> str:
+    """Which model: the request's choice, else the conversation's, else the agent's."""
+    return request.override_model or conversation.model or agent.model
+
+
+def choices(effect: CallModel, loadout: Loadout, loaded: LoadedConversation, request: RunRequest) -> tuple[Choice, ...]:
+    """The model that was chosen, then the agent's fallbacks. A request that names its model wants that one only."""
+    chosen = handle_of(loaded.agent, loaded.conversation, request)
+    first = Choice(chosen, model_request(effect, loadout, loaded, chosen))
+    return with_fallbacks(first, fallbacks_of(loaded.agent, request))
+
+
+def fallbacks_of(agent: Agent, request: RunRequest) -> tuple[Json, ...]:
+    return () if request.override_model is not None else tuple(agent.fallback_models)
+
+
+def with_fallbacks(first: Choice, others: Sequence[Json]) -> tuple[Choice, ...]:
+    return (first, *(_fallback(first.request, other) for other in others if other["model"] != first.handle))
+
+
+def _fallback(first: ModelRequest, other: Json) -> Choice:
+    """The same request for another model. Extra fields were meant for the first one's vendor."""
+    handle, own = str(other["model"]), other.get("model_settings") or {}
+    settings = with_settings(replace(first.settings, extra_body={}), own)
+    return Choice(handle, replace(first, model=handle.partition("/")[2], settings=settings))
+
+
+def model_request(effect: CallModel, loadout: Loadout, loaded: LoadedConversation, handle: str) -> ModelRequest:
+    """The one builder of what is sent: for the loop, for a preview, and for an agent that summarises itself."""
+    agent, conversation = loaded.agent, loaded.conversation
+    tools = offered_tools(effect, loadout)
+    settings = model_settings(
+        agent.model_settings,
+        conversation.model_settings,
+        parallel=loadout.parallel_calls,
+        response_format=agent.response_format,
+    )
+    return ModelRequest(
+        model=handle.partition("/")[2],
+        messages=loaded.context,
+        tools=tools,
+        tool_choice=_choice(effect, tools),
+        settings=settings,
+        tool_return_char_limit=loadout.terms.return_chars,
+        key=conversation.id,
+    )
+
+
+def every_tool(loadout: Loadout) -> CallModel:
+    """As if no rule held anything back."""
+    return CallModel(tuple(loadout.tools), forced=False)
+
+
+def offered_tools(effect: CallModel, loadout: Loadout) -> tuple[ToolSpec, ...]:
+    """The tools of the server that rules allow now, then the client's, which shadow those of the same name."""
+    ours = (loadout.tools[name].spec for name in effect.offered if name not in loadout.client_names)
+    return (*ours, *loadout.client_tools)
+
+
+def _choice(effect: CallModel, tools: Sequence[ToolSpec]) -> ToolChoice:
+    if not effect.forced:
+        return "auto"
+    return OneTool(tools[0].name) if len(tools) == 1 else AnyTool()
+
+
+def step_of(call: ModelCall, *, org_id: str, run_id: str, agent: Agent, handle: str, now_ns: int) -> Step:
+    last = call.attempts[-1] if call.attempts else None
+    info = last.found.info if last and last.found else None
+    handle = last.handle if last else handle
+    limit = agent.context_window_limit if call.call_type == "agent_step" else None
+    return Step(
+        id=call.step_id,
+        org_id=org_id,
+        run_id=run_id,
+        agent_id=agent.id,
+        created_at=call.started_at,
+        call_type=call.call_type,
+        model=handle.partition("/")[2],
+        model_handle=handle,
+        provider_name=handle.partition("/")[0],
+        provider_id=info.provider_id if info else None,
+        model_endpoint=info.endpoint if info else None,
+        context_window_limit=limit or (info.context_window if info else None),
+        usage=call.usage,
+        failed_models=tuple(_failure(attempt) for attempt in call.attempts[:-1]),
+        project_id=agent.project_id,
+        llm_ns=(call.finished_ns or now_ns) - call.started_ns,
+        step_ns=now_ns - call.started_ns,
+    )
+
+
+def used_so_far(call: ModelCall) -> Usage:
+    """What a reply that is cut off has used, by our own count, because vendors tell it at the end. A reply of which
+    nothing was seen may not have been begun."""
+    if call.first_token_ns is None:
+        return call.usage
+    request = call.attempts[-1].request
+    prompt = token_estimate.of_bodies(message.body for message in request.messages) + token_estimate.of_tools(
+        request.tools
+    )
+    return Usage(prompt, token_estimate.of_body(AssistantBody(call.unfolding.seen())))
+
+
+def unseen(wire: WireObject) -> None:
+    """Pieces of a reply that nobody watches token by token are not records."""
+
+
+def _failure(attempt: Attempt) -> Json:
+    outcome = attempt.outcome
+    assert isinstance(outcome, ModelFailed)
+    return {"model_handle": attempt.handle, "error_type": outcome.kind, "message": outcome.message}

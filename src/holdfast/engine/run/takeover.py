@@ -1,0 +1,54 @@
+"""Taking over a run that nobody drives: its owner died, or its turn in the queue has come."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from holdfast.core.errors import LostLease
+from holdfast.core.lifecycle import ACTIVE
+from holdfast.core.records import Run
+from holdfast.core.run_limits import paid
+from holdfast.core.run_request import RunRequest
+from holdfast.core.state import Crashed, Happened, Recovered
+from holdfast.engine.dependencies import Dependencies
+from holdfast.engine.run.driver import Driver
+from holdfast.engine.run.held_lease import HeldLease
+from holdfast.engine.run.session import Session
+from holdfast.ports.ids import new_reply_ids
+from holdfast.ports.stores.run_store import Lease
+
+log = logging.getLogger("holdfast.engine")
+
+MAX_TAKEOVERS = 10  # for each step that the run has come to
+
+
+async def take_over(deps: Dependencies, lease: Lease) -> tuple[Driver, Happened]:
+    """A driver for a run that was claimed, and what it finds. LostLease if it has come to rest meanwhile: this process
+    stood still, and somebody else was quicker."""
+    run = await deps.store.run(lease.run_id)
+    if run.status not in ACTIVE:
+        raise LostLease(f"Run {run.id} was brought to rest by another process.")
+    request = RunRequest.from_json(run.request)
+    deps.contexts.forget(run.conversation_id)
+    done = [step for step in await deps.store.run_steps(run.id) if step.status == "success"]
+    agent_steps = sum(step.call_type == "agent_step" for step in done)
+    session = await Session.load(deps, run.conversation_id, request, steps=agent_steps)
+    for step in done:
+        session.state = paid(session.state, step.usage, deps.price_of(step.model or ""))
+    called, last_result = await deps.store.turn_so_far(run.turn_id)
+    session.state = replace(session.state, called=called, last_result=last_result)
+    deps.feed.open(run.id, run.last_event)
+    held_lease = HeldLease(lease, deps.clock, deps.lease_seconds)
+    return Driver(session, run, held_lease), found(run, request, lease, len(done))
+
+
+def found(run: Run, request: RunRequest, lease: Lease, steps: int) -> Happened:
+    """What a new owner finds: input that nobody has looked at, or work that somebody left. A run that kills whoever
+    drives it, again and again at the same place, is not tried for ever."""
+    if lease.epoch > MAX_TAKEOVERS * (1 + steps):
+        return Crashed(f"Run {run.id} was taken over {lease.epoch - 1} times and got no further than step {steps}.")
+    if run.status == "created":
+        return request.happened()
+    log.info("taking over run %s", run.id)
+    return Recovered(new_reply_ids()[1])

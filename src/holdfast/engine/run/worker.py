@@ -1,0 +1,288 @@
+"""Drives the runs of this process: starts them, polls for runs that no process holds, and hands over on shutdown.
+
+The run table is the queue (storage/runs/claims.py). A worker polls it when a hint says that there is work, when one of
+its own runs has ended, and every half lease in case a hint was lost. Runs that a process leaves, because it crashed,
+shut down or is full, are claimed by another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+from holdfast.core.errors import LostLease
+from holdfast.core.lifecycle import ACTIVE, can_cancel
+from holdfast.core.records import Run
+from holdfast.core.run_request import RunRequest
+from holdfast.engine.cancel.cancel_idle_run import cancel_idle_run
+from holdfast.engine.dependencies import LONGEST_BACKOFF_SECONDS, Dependencies
+from holdfast.engine.run.accept import Accepted
+from holdfast.engine.run.driver import Driver
+from holdfast.engine.run.held_lease import HeldLease
+from holdfast.engine.run.takeover import take_over
+from holdfast.ports.bus import HintKind
+from holdfast.ports.clock import Clock
+from holdfast.ports.stores.run_store import Lease, StaleSnapshot
+
+log = logging.getLogger("holdfast.engine")
+
+CLAIMS_PER_POLL = 16  # so that several processes share a burst
+FIRST_BACKOFF_SECONDS = 0.02
+
+CrashedOwners = Callable[[], Sequence[str]]
+
+
+def no_crashed_owners() -> Sequence[str]:
+    return ()
+
+
+def backoff_seconds(empty_polls: int, longest: float = LONGEST_BACKOFF_SECONDS) -> float:
+    """The longest pause after so many polls in a row that found nothing."""
+    return min(FIRST_BACKOFF_SECONDS * 2 ** (empty_polls - 1), longest) if empty_polls else 0.0
+
+
+class Backoff:
+    """Ignores hints for a while after a poll that found nothing, longer each time: otherwise every hint would wake
+    every worker. A hint that comes meanwhile is followed at the end of the pause. Events of this process are not hints
+    and are never delayed."""
+
+    def __init__(self, clock: Clock, seed: str, longest_seconds: float, poll_now: asyncio.Event) -> None:
+        self._clock = clock
+        self._random = Random(seed)
+        self._longest_seconds = longest_seconds
+        self._poll_now = poll_now
+        self._empty_polls = 0
+        self._pause: asyncio.Task[None] | None = None
+        self._hint_waits = False
+
+    def hint(self) -> None:
+        if self._pause is None:
+            self._poll_now.set()
+        else:
+            self._hint_waits = True
+
+    def polled(self, *, found: bool) -> None:
+        self._empty_polls = 0 if found else self._empty_polls + 1
+        self.cancel()
+        seconds = backoff_seconds(self._empty_polls, self._longest_seconds)
+        if seconds:
+            self._pause = asyncio.create_task(self._sleep(seconds))
+        else:
+            self._follow_hint()
+
+    async def _sleep(self, most_seconds: float) -> None:
+        await self._clock.sleep(most_seconds * self._random.random())
+        self._pause = None
+        self._follow_hint()
+
+    def _follow_hint(self) -> None:
+        if self._hint_waits:
+            self._hint_waits = False
+            self._poll_now.set()
+
+    def cancel(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+
+class Worker:
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
+        self.driving: dict[str, tuple[asyncio.Task[None], HeldLease]] = {}
+        self._run_of_conversation: dict[str, str] = {}
+        self._maybe_queued: set[str] = set()  # conversations in which a run may wait behind the one that we drive
+        self._crashed: set[str] = set()  # owners whose leases are to be released
+        self._polling: asyncio.Task[None] | None = None
+        self._poll_now = asyncio.Event()
+        self._takes_runs = deps.most_runs > 0
+        self._draining_since_ns: int | None = None
+        self._backoff = Backoff(deps.clock, deps.owner, deps.longest_backoff_seconds, self._poll_now)
+        deps.bus.hear(self._received)
+
+    @property
+    def free_slots(self) -> int:
+        """How many more runs this process would drive."""
+        return self._deps.most_runs - len(self.driving) if self._takes_runs else 0
+
+    # ---- driving ----------------------------------------------------------------------------------------------------
+
+    def drive(self, accepted: Accepted, request: RunRequest) -> None:
+        """Drive a run that was accepted here, unless it has come to rest already."""
+        if accepted.run.status in ACTIVE:
+            held_lease = HeldLease(accepted.lease, self._deps.clock, self._deps.lease_seconds)
+            driver = Driver(accepted.session, accepted.run, held_lease)
+            self._start(driver, driver.drive(accepted.decision))
+            if request.answers is not None:  # runs may have been queued while a person was asked
+                self._maybe_queued.add(accepted.run.conversation_id)
+
+    def _start(self, driver: Driver, work: Coroutine[Any, Any, None]) -> None:
+        run_id = driver.run.id
+        task = asyncio.create_task(self._guard(driver.run, driver.held_lease, work), name=f"drive {run_id}")
+        self.driving[run_id] = (task, driver.held_lease)
+        self._run_of_conversation[driver.run.conversation_id] = run_id
+
+    async def _guard(self, run: Run, held_lease: HeldLease, work: Coroutine[Any, Any, None]) -> None:
+        """A driver that fails leaves its run to the next poll, which continues from the rows. A cancel that came just
+        as the run began to wait for a person is carried out on the waiting run."""
+        try:
+            await work
+            if held_lease.cancelled:
+                await self._cancel_if_waiting(run.id)
+        except StaleSnapshot:
+            log.info("run %s is begun anew: its conversation moved on before it began", run.id)
+            await self._hand_over(self._deps.store.release(held_lease.renewed()))
+        except Exception:
+            log.exception("run %s stopped on an error of ours; it will be taken over", run.id)
+        finally:
+            if (mine := self.driving.get(run.id)) is not None and mine[1] is held_lease:
+                del self.driving[run.id]
+            if self._run_of_conversation.get(run.conversation_id) == run.id:
+                del self._run_of_conversation[run.conversation_id]
+        was_full = self.free_slots == 1
+        if was_full or run.conversation_id in self._maybe_queued:
+            self._maybe_queued.discard(run.conversation_id)
+            self._poll_now.set()
+
+    async def _cancel_if_waiting(self, run_id: str) -> None:
+        run = await self._deps.store.run(run_id)
+        if run.status not in ACTIVE and can_cancel(run.status, run.stop_reason):
+            await cancel_idle_run(self._deps, run, run.cancel_asked_by)
+
+    async def cancel_here(self, run_id: str) -> bool:
+        """Cancel a run that this process drives, or that none does. False if another process drives it."""
+        if (driving := self.driving.get(run_id)) is None:
+            lease = await self._deps.store.claim(run_id, self._deps.owner, *self._lease_times())
+            if lease is None:
+                return False
+            await self._take_over(lease)
+            driving = self.driving.get(run_id)
+        if driving is not None:
+            task, held_lease = driving
+            held_lease.cancel_asked()
+            await asyncio.wait({task})
+        return True
+
+    # ---- polling ----------------------------------------------------------------------------------------------------
+
+    def poll_soon(self) -> None:
+        """There may be a run to claim, for this process or for another."""
+        self._poll_now.set()
+        self._deps.bus.tell("work", "")
+
+    def run_queued(self, conversation_id: str) -> None:
+        """A run was queued in this conversation. The process that drives the conversation's run polls when that ends;
+        it may have ended already, while this one was written."""
+        self._note_queued(conversation_id)
+        self._poll_now.set()
+        self._deps.bus.tell("work", conversation_id)
+
+    def _note_queued(self, conversation_id: str) -> None:
+        if conversation_id in self._run_of_conversation:
+            self._maybe_queued.add(conversation_id)
+
+    def _received(self, kind: HintKind, about: str) -> None:
+        if kind == "work":
+            self._note_queued(about)
+            self._backoff.hint()
+        elif kind == "cancel" and (driving := self.driving.get(about)) is not None:
+            driving[1].cancel_asked()
+
+    async def open(self, *, alone: bool, crashed: CrashedOwners = no_crashed_owners) -> None:
+        """Begin to poll. `alone` says that no other process can hold a lease. `crashed` names owners that are known to
+        have crashed by now, so that their leases need not run out first."""
+        if alone:
+            await self._deps.store.free_leases()
+        await self._poll(crashed)
+        self._polling = asyncio.create_task(self._keep_polling(crashed), name="polling for work")
+
+    async def _keep_polling(self, crashed: CrashedOwners) -> None:
+        while self._draining_since_ns is None:
+            pause = asyncio.create_task(self._deps.clock.sleep(self._deps.lease_seconds / 2))
+            asked = asyncio.create_task(self._poll_now.wait())
+            try:
+                await asyncio.wait({pause, asked}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                pause.cancel()
+                asked.cancel()
+            self._poll_now.clear()
+            try:
+                await self._poll(crashed)
+            except Exception:
+                log.exception("polling for work failed; trying again")
+
+    async def _poll(self, crashed: CrashedOwners) -> None:
+        self._crashed.update(crashed())  # each owner is named once
+        if self._crashed:
+            await self._deps.store.free_leases(sorted(self._crashed))
+            self._crashed.clear()
+        found = False
+        while (slots := self.free_slots) > 0:
+            most = min(slots, CLAIMS_PER_POLL)
+            claimed = await self._deps.store.claim_next(self._deps.owner, *self._lease_times(), most)
+            if not claimed:
+                break
+            found = True
+            for lease in claimed:
+                await self._take_over(lease)
+        self._backoff.polled(found=found)
+
+    def _lease_times(self) -> tuple[datetime, datetime]:
+        now = self._deps.clock.now()
+        return now, now + timedelta(seconds=self._deps.lease_seconds)
+
+    async def _take_over(self, lease: Lease) -> None:
+        """A run that cannot be taken over must not keep the others from it."""
+        try:
+            await self._end_own_driver(lease.run_id)
+            driver, happened = await take_over(self._deps, lease)
+        except LostLease as error:
+            log.info("%s", error)
+            return
+        except Exception:
+            log.exception("run %s could not be taken over; trying again later", lease.run_id)
+            return
+        self._maybe_queued.add(driver.run.conversation_id)
+        self._start(driver, driver.begin(happened))
+
+    async def _end_own_driver(self, run_id: str) -> None:
+        """This process stood still past its own lease and has claimed the run again: its old driver ends first."""
+        if (driving := self.driving.get(run_id)) is not None:
+            task, held_lease = driving
+            held_lease.lost(LostLease(f"Run {run_id} was taken anew by this process."))
+            await asyncio.wait({task})
+
+    # ---- graceful shutdown ------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Begin no run from now on; what is accepted here is for other processes."""
+        if self._draining_since_ns is None:
+            self._draining_since_ns = self._deps.clock.monotonic_ns()
+        self._takes_runs = False
+        self._poll_now.set()
+
+    async def close(self, grace_seconds: float = 5.0) -> None:
+        """Let runs finish for `grace_seconds` since draining began, then hand them over as their rows have them."""
+        self.drain()
+        assert self._draining_since_ns is not None
+        self._backoff.cancel()
+        if self._polling is not None:
+            await asyncio.wait({self._polling})  # a poll under way may still claim runs, which are handed over too
+        left = grace_seconds - (self._deps.clock.monotonic_ns() - self._draining_since_ns) * 1e-9
+        if driving := {task for task, _ in self.driving.values()}:
+            _, late = await asyncio.wait(driving, timeout=max(0.0, left))
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        await self._hand_over(self._deps.store.hand_over(self._deps.owner))
+
+    async def _hand_over(self, release: Awaitable[None]) -> None:
+        with suppress(Exception):  # other processes find the runs anyway, when the leases have run out
+            await release
+        self.poll_soon()

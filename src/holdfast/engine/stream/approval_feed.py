@@ -1,0 +1,124 @@
+"""The inbox's feed: any number of subscribers hear of calls that begin to wait for a human, or are decided.
+
+Announcements are rows with a number. One poller per organisation reads the new ones, once for all subscribers in this
+process, and only while there are any; a subscriber that resumes from further back reads the rows in between itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+from holdfast.core.errors import NotFound
+from holdfast.core.records import Actor
+from holdfast.ports.stores.approval_store import Announcement, Approval, ApprovalStore
+
+log = logging.getLogger("holdfast.engine")
+
+POLL_SECONDS = 0.5
+ANNOUNCEMENTS_PER_READ = 100
+MAX_RECENT = 1_000  # announcements kept in memory for subscribers that are a little behind
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """An announcement, and the request as it is now; None if it is gone, with its agent."""
+
+    announcement: Announcement
+    approval: Approval | None
+
+
+@dataclass(slots=True)
+class _Inbox:
+    """The announcements of one organisation after number `start`, as far as the poller has read them."""
+
+    start: int
+    last: int
+    recent: deque[News] = field(default_factory=deque)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    followers: int = 0
+    poller: asyncio.Task[None] | None = None
+
+    def append(self, news: Sequence[News]) -> None:
+        self.recent.extend(news)
+        while len(self.recent) > MAX_RECENT:
+            self.start = self.recent.popleft().announcement.number
+        if news:
+            self.last = news[-1].announcement.number
+            self.changed.set()
+            self.changed = asyncio.Event()
+
+
+class Announcements:
+    def __init__(self, store: ApprovalStore) -> None:
+        self._store = store
+        self._inboxes: dict[str, _Inbox] = {}
+        self._opening = asyncio.Lock()
+
+    async def follow(self, actor: Actor, after: int, idle_seconds: float) -> AsyncGenerator[Sequence[News], None]:
+        """What was announced after this number, as it comes; an empty list when nothing came for so long."""
+        inbox = await self._join(actor)
+        try:
+            while True:
+                if after < inbox.start:
+                    news = await self._read(actor, after)
+                    after = news[-1].announcement.number if news else inbox.start
+                    if news:
+                        yield news
+                    continue
+                changed = inbox.changed
+                if after < inbox.last:
+                    news = [one for one in inbox.recent if one.announcement.number > after]
+                    after = inbox.last
+                    yield news
+                elif not await _happens(changed, idle_seconds):
+                    yield ()
+        finally:
+            self._leave(actor, inbox)
+
+    async def _join(self, actor: Actor) -> _Inbox:
+        async with self._opening:
+            inbox = self._inboxes.get(actor.org_id)
+            if inbox is None:
+                last = await self._store.last_announcement(actor)
+                inbox = self._inboxes[actor.org_id] = _Inbox(last, last)
+                inbox.poller = asyncio.create_task(self._poll(actor, inbox), name=f"inbox of {actor.org_id}")
+            inbox.followers += 1
+            return inbox
+
+    def _leave(self, actor: Actor, inbox: _Inbox) -> None:
+        """The last subscriber stops the poller."""
+        inbox.followers -= 1
+        if inbox.followers == 0 and inbox.poller is not None:
+            inbox.poller.cancel()
+            self._inboxes.pop(actor.org_id, None)
+
+    async def _poll(self, actor: Actor, inbox: _Inbox) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                inbox.append(await self._read(actor, inbox.last))
+            except Exception as error:  # the database is away, for instance; subscribers wait until it is back
+                log.warning("new approvals cannot be read at the moment: %s", error)
+
+    async def _read(self, actor: Actor, after: int) -> list[News]:
+        found = await self._store.announcements(actor, after, ANNOUNCEMENTS_PER_READ)
+        return [News(one, await self._approval(actor, one.approval_id)) for one in found]
+
+    async def _approval(self, actor: Actor, approval_id: str) -> Approval | None:
+        try:
+            return await self._store.get(actor, approval_id)
+        except NotFound:
+            return None
+
+
+async def _happens(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""A run read to its end, and the response that is made of it: for whoever waits for it, and for webhooks.
+
+Both are readers of the log, so the two can never tell different stories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.engine.stream import event_records
+from holdfast.engine.stream.feed import Batch
+from holdfast.ports.stores.run_store import RunStore
+
+PAGES_PER_READ = 50
+
+
+@dataclass(slots=True)
+class RunResponse:
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    stop_reason: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    gap: bool = False  # retention has removed some of it
+
+    def take(self, record: str, types: Sequence[str] | None) -> None:
+        data = event_records.parse(record)
+        match data["message_type"]:
+            case "stop_reason":
+                self.stop_reason = data
+            case "usage_statistics":
+                self.usage = data
+            case "error_message":
+                self.error = data
+            case "ping":
+                pass
+            case kind if types is None or kind in types:
+                self.messages.append(data | {"seq_id": None})
+
+    def response(self) -> dict[str, Any]:
+        """In the shape of contract/wire.md, section 5.4."""
+        return {
+            "messages": self.messages,
+            "stop_reason": self.stop_reason,
+            "usage": self.usage or event_records.usage_wire(event_records.NO_USAGE, 0, None),
+            "logprobs": None,
+            "turns": None,
+        }
+
+
+async def read_response(batches: AsyncIterator[Batch], types: Sequence[str] | None) -> RunResponse:
+    """As a follower sees it: returns when the run rests."""
+    whole = RunResponse()
+    async for batch in batches:
+        whole.gap = whole.gap or batch.gap_until is not None
+        for record in batch.records:
+            whole.take(record, types)
+    return whole
+
+
+async def read_until(store: RunStore, run_id: str, last_event: int, types: Sequence[str] | None) -> RunResponse:
+    """As it stood when its log ended at `last_event`, whatever has been added since."""
+    whole, after = RunResponse(), 0
+    while after < last_event:
+        page = await store.read_log(run_id, after, PAGES_PER_READ)
+        whole.gap = whole.gap or page.gap_until is not None
+        for record in page.records[: last_event - page.first_seq + 1]:
+            whole.take(record, types)
+        after = page.first_seq + len(page.records) - 1
+        if page.done or not page.records:
+            break
+    return whole

@@ -1,0 +1,250 @@
+"""Register, change, refresh and delete MCP servers, together with their tools.
+
+Tokens, header values and environment variables are encrypted before they are stored and never shown again: a response
+holds `HIDDEN` in their place, and a change that sends `HIDDEN` back keeps the stored value.
+
+A server that cannot be reached is stored all the same, with the error beside it; only a configuration that could never
+work is rejected. Programs on the server's own machine (stdio) are rejected unless the operator allows them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from holdfast.core.errors import Invalid, NeedsApproval, NotFound
+from holdfast.core.http_headers import unsendable
+from holdfast.core.records import Actor, McpKind, McpServer, Tool
+from holdfast.ports.clock import Clock
+from holdfast.ports.encryption import Encrypter
+from holdfast.ports.ids import new_id
+from holdfast.ports.stores.mcp_server_store import McpFailed, McpPeers, McpServerStore, OfferedTool, Reconciliation
+from holdfast.records.mcp.mcp_tools import reconciled
+
+HIDDEN = "********"
+KINDS: tuple[McpKind, ...] = ("streamable_http", "sse", "stdio")
+NO_SECRETS: Mapping[str, str] = {}
+
+
+class McpServers:
+    """`config` holds the fields that the client sent, by their API names; null means that a field was not sent."""
+
+    def __init__(
+        self,
+        store: McpServerStore,
+        peers: McpPeers,
+        encrypter: Encrypter,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._peers = peers
+        self._encrypter = encrypter
+        self._clock = clock
+
+    async def create(self, actor: Actor, server_name: str, config: Mapping[str, Any]) -> McpServer:
+        """Store the server with its tools; if it cannot be reached, with the reason instead."""
+        server = self._new(actor, server_name, config)
+        trouble, offered = await self._try_listing(server)
+        server = replace(server, trouble=trouble)
+        await self._store.add(server)
+        if offered is not None:
+            await self._reconcile(actor, server, offered)
+        return server
+
+    async def probe(self, actor: Actor, server_name: str, config: Mapping[str, Any]) -> Sequence[OfferedTool]:
+        """The tools that a server with this configuration offers. Nothing is stored. Raises `McpFailed`."""
+        return await self._peers.offered(self._new(actor, server_name, config), NO_SECRETS)
+
+    async def change(
+        self, actor: Actor, server_id: str, server_name: str | None, config: Mapping[str, Any]
+    ) -> McpServer:
+        kind = (await self._store.get(actor.org_id, server_id)).kind
+        given = self._checked(kind, config, whole=False)
+        if _kind_in(config, kind) != kind:
+            raise Invalid(f"This MCP server speaks {kind}; to change that, delete it and create another.")
+        alter = partial(self._with_fields, actor, server_name, given, self._clock.now())
+        server = await self._store.change(actor, server_id, alter)
+        self._peers.forget(server_id)
+        if not given:
+            return server
+        trouble, offered = await self._try_listing(server)
+        if offered is not None:
+            await self._reconcile(actor, server, offered)
+        return await self._store.change(actor, server_id, lambda one: replace(one, trouble=trouble))
+
+    async def get(self, actor: Actor, server_id: str) -> McpServer:
+        return await self._store.get(actor.org_id, server_id)
+
+    async def by_name(self, actor: Actor, server_name: str) -> McpServer:
+        return await self._store.named(actor.org_id, server_name)
+
+    async def listing(self, actor: Actor) -> Sequence[McpServer]:
+        return await self._store.listing(actor)
+
+    async def delete(self, actor: Actor, server_id: str) -> None:
+        await self._store.delete(actor, server_id)
+        self._peers.forget(server_id)
+
+    async def offered(self, actor: Actor, server_id: str) -> Sequence[OfferedTool]:
+        """The tools that the server offers now, unchanged. Nothing is stored. Raises `McpFailed`."""
+        return await self._peers.offered(await self.get(actor, server_id), NO_SECRETS)
+
+    async def refresh(self, actor: Actor, server_id: str, secrets: Mapping[str, str] = NO_SECRETS) -> Reconciliation:
+        """Update the stored tools from the server: add, change, delete. If it raises `McpFailed`, none has changed."""
+        server = await self.get(actor, server_id)
+        try:
+            offered = await self._peers.offered(server, secrets)
+        except McpFailed as failed:
+            trouble = str(failed)
+            await self._store.change(actor, server_id, lambda one: replace(one, trouble=trouble))
+            raise
+        if server.trouble:
+            await self._store.change(actor, server_id, lambda one: replace(one, trouble=None))
+        return await self._reconcile(actor, server, offered)
+
+    async def tools(self, actor: Actor, server_id: str) -> Sequence[Tool]:
+        await self.get(actor, server_id)
+        return await self._store.tools(actor, server_id)
+
+    async def tool(self, actor: Actor, server_id: str, tool_id: str) -> Tool:
+        for tool in await self.tools(actor, server_id):
+            if tool.id == tool_id:
+                return tool
+        raise NotFound(f"The MCP server {server_id} has no tool {tool_id}.")
+
+    async def tool_for_direct_run(self, actor: Actor, server_id: str, tool_id: str) -> Tool:
+        """A tool to run directly, without an agent. Raises `NeedsApproval`."""
+        tool = await self.tool(actor, server_id, tool_id)
+        if tool.default_requires_approval:
+            raise NeedsApproval(tool.name)
+        return tool
+
+    # ---- connecting ---------------------------------------------------------------------------------------------
+
+    async def _try_listing(self, server: McpServer) -> tuple[str | None, Sequence[OfferedTool] | None]:
+        """The error text and the tools, one of them None. A forbidden address raises: a retry would not help."""
+        try:
+            return None, await self._peers.offered(server, NO_SECRETS)
+        except McpFailed as failed:
+            return str(failed), None
+
+    async def _reconcile(self, actor: Actor, server: McpServer, offered: Sequence[OfferedTool]) -> Reconciliation:
+        decide = partial(reconciled, actor, server, offered, self._clock.now())
+        return await self._store.reconcile(actor, server.id, decide)
+
+    # ---- configuration ------------------------------------------------------------------------------------------
+
+    def _new(self, actor: Actor, server_name: str, config: Mapping[str, Any]) -> McpServer:
+        kind = _kind_in(config, "stdio" if config.get("command") else "streamable_http")
+        now = self._clock.now()
+        bare = McpServer(
+            id=new_id("mcp_server"),
+            org_id=actor.org_id,
+            server_name=_checked_name(server_name),
+            kind=kind,
+            revision="",
+            created_at=now,
+            updated_at=now,
+            created_by=actor.user_id,
+        )
+        return self._with_fields(actor, None, self._checked(kind, config, whole=True), now, bare)
+
+    def _checked(self, kind: McpKind, config: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+        """The fields that apply to this kind of server. Raises `Invalid` if they could never work."""
+        if refusal := self._peers.refusal(_kind_in(config, kind)):
+            raise Invalid(refusal)
+        wanted = ("command", "args", "env") if kind == "stdio" else _HTTP_FIELDS
+        given = {name: config[name] for name in wanted if config.get(name) is not None}
+        needed = "command" if kind == "stdio" else "server_url"
+        if whole and not given.get(needed):
+            raise Invalid(f"An MCP server of type {kind} needs {needed}.")
+        if "server_url" in given:
+            _check_url(given["server_url"])
+        headers = {**(given.get("custom_headers") or {}), given.get("auth_header") or "x": given.get("auth_token", "")}
+        if bad := unsendable(headers):
+            raise Invalid(f"The header {bad!r} cannot be sent: only plain ASCII without line breaks can.")
+        return given
+
+    def _with_fields(
+        self, actor: Actor, server_name: str | None, given: Mapping[str, Any], now: datetime, old: McpServer
+    ) -> McpServer:
+        fields: dict[str, Any] = {**given, "updated_at": now, "updated_by": actor.user_id}
+        if server_name is not None:
+            fields["server_name"] = _checked_name(server_name)
+        if "args" in fields:
+            fields["args"] = tuple(fields["args"])
+        if (token := given.get("auth_token")) is not None:
+            fields["auth_token"] = old.auth_token if token == HIDDEN else self._encrypted(token)
+        for name in ("custom_headers", "env"):
+            if name in given:
+                kept = getattr(old, name) or {}
+                fields[name] = {
+                    key: kept[key] if text == HIDDEN and key in kept else self._encrypter.seal(text)
+                    for key, text in given[name].items()
+                }
+        new = replace(old, **fields)
+        _check_secrets_not_redirected(old, new)
+        return replace(new, revision=_revision(new))
+
+    def _encrypted(self, token: str) -> str | None:
+        """An empty token removes the stored one."""
+        return self._encrypter.seal(token) if token else None
+
+
+_HTTP_FIELDS = ("server_url", "auth_header", "auth_token", "custom_headers")
+
+
+def _kind_in(config: Mapping[str, Any], default: McpKind) -> McpKind:
+    sent = config.get("mcp_server_type")
+    if sent is None:
+        return default
+    if sent not in KINDS:
+        raise Invalid(f"mcp_server_type is {sent!r}; it must be one of {', '.join(KINDS)}.")
+    kind: McpKind = sent
+    return kind
+
+
+def _checked_name(name: str) -> str:
+    if not name.strip() or len(name) > 200 or not name.isprintable():
+        raise Invalid("server_name must be a text of 1 to 200 printable characters.")
+    return name
+
+
+def _check_url(text: str) -> None:
+    try:
+        url = urlsplit(text)
+        host, _ = url.hostname, url.port
+    except ValueError as error:
+        raise Invalid(f"server_url is not a URL: {error}.") from error
+    if url.scheme not in ("http", "https") or not host:
+        raise Invalid("server_url must begin with http:// or https:// and name a host.")
+    if url.username or url.password:
+        raise Invalid("server_url must not hold a user or password, since URLs are shown; use auth_token.")
+
+
+def _check_secrets_not_redirected(old: McpServer, new: McpServer) -> None:
+    """Reject a new host that would receive stored secrets: a client that cannot read a secret must not be able to have
+    it sent to a host of its choice."""
+    if not old.server_url or _origin(old.server_url) == _origin(new.server_url or ""):
+        return
+    kept = {*(old.custom_headers or {}).values()} & {*(new.custom_headers or {}).values()}
+    if kept or (old.auth_token and old.auth_token == new.auth_token):
+        raise Invalid("The new server_url leads to another host; send auth_token and custom_headers again with it.")
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
+
+
+def _revision(server: McpServer) -> str:
+    """A hash of where a call goes and with which (encrypted) credentials. Approvals are bound to it."""
+    credentials = [server.auth_header, server.auth_token, server.custom_headers, server.env]
+    target = json.dumps([server.kind, server.server_url, server.command, list(server.args), credentials], default=dict)
+    return hashlib.sha256(target.encode()).hexdigest()[:16]

@@ -1,0 +1,201 @@
+"""Lists and reads messages, runs and steps, deletes runs and stores feedback.
+
+Implements `ports.stores.history_store.History`. The SQL of run listings is in `storage.run_listing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, delete, or_, select, update
+from sqlalchemy.engine import RowMapping
+
+from holdfast.core.conversation.messages import Message
+from holdfast.core.errors import Conflict, NotFound
+from holdfast.core.lifecycle import ACTIVE, WAITING_CALLS
+from holdfast.core.records import Actor, Run, Step
+from holdfast.ports.paging import Page
+from holdfast.ports.stores.history_store import MessageScope, RunFilter, StepFilter
+from holdfast.storage.records.conversation_store import in_lineage
+from holdfast.storage.run_listing.list_runs import list_runs
+from holdfast.storage.runs.run_store import get_run, run_value
+from holdfast.storage.runs.snapshots import message_value
+from holdfast.storage.runs.steps import step_value
+from holdfast.storage.schema.record_tables import UNRETURNED, conversations, ledger, messages, runs, steps
+from holdfast.storage.sql.database import Database
+from holdfast.storage.sql.json_lists import list_holds
+from holdfast.storage.sql.paging import page_rows
+
+
+class SqlHistory:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def messages(self, actor: Actor, scope: MessageScope, page: Page) -> Sequence[Message]:
+        return await self._database.read(_messages, actor, scope, page)
+
+    async def message(self, actor: Actor, message_id: str) -> Message:
+        return await self._database.read(_message, actor, message_id)
+
+    async def runs(self, actor: Actor, wanted: RunFilter, page: Page) -> Sequence[Run]:
+        return await self._database.read(list_runs, actor, wanted, page)
+
+    async def waiting_runs(
+        self, actor: Actor, *, agent_id: str | None = None, conversation_id: str | None = None
+    ) -> Sequence[Run]:
+        return await self._database.read(_waiting_runs, actor, agent_id, conversation_id)
+
+    async def run(self, actor: Actor, run_id: str) -> Run:
+        return await self._database.read(get_run, run_id, actor)
+
+    async def delete_run(self, actor: Actor, run_id: str) -> None:
+        await self._database.write(_delete_run, actor, run_id)
+
+    async def steps(self, actor: Actor, wanted: StepFilter, page: Page) -> Sequence[Step]:
+        return await self._database.read(_steps, actor, wanted, page)
+
+    async def step(self, actor: Actor, step_id: str) -> Step:
+        return await self._database.read(_step, actor, step_id)
+
+    async def give_feedback(self, actor: Actor, step_id: str, feedback: str | None, tags: Sequence[str] | None) -> Step:
+        return await self._database.write(_give_feedback, actor, step_id, feedback, tags)
+
+
+# ---- messages -------------------------------------------------------------------------------------------------------
+
+
+def _scoped(actor: Actor, scope: MessageScope) -> Select[Any]:
+    query = select(messages).where(messages.c.org_id == actor.org_id)
+    if scope.conversation_id is not None:
+        query = query.where(in_lineage(scope.conversation_id))
+    if scope.agent_id is not None:
+        live = select(conversations.c.id).where(
+            conversations.c.agent_id == scope.agent_id, conversations.c.deleted_at.is_(None)
+        )
+        query = query.where(messages.c.agent_id == scope.agent_id, messages.c.conversation_id.in_(live))
+    if scope.run_id is not None:
+        query = query.where(messages.c.run_id == scope.run_id)
+    if scope.step_id is not None:
+        query = query.where(messages.c.step_id == scope.step_id)
+    return query
+
+
+def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: Page) -> list[Message]:
+    """A page of messages. Within one conversation the order is by sequence number; across several, by time first."""
+    by_sequence = scope.agent_id is None and (scope.conversation_id or scope.run_id or scope.step_id)
+    keys = (messages.c.seq,) if by_sequence else (messages.c.created_at, messages.c.seq, messages.c.id)
+    query = _scoped(actor, scope)
+    for cursor, newer in ((page.after, True), (page.before, False)):
+        if cursor is not None and (side := _on_side(connection, actor, keys, cursor, newer)) is not None:
+            query = query.where(side)
+        elif cursor is not None and scope.strict_cursors:
+            raise NotFound(f"No message found with id '{cursor}'.")
+    order = [key.asc() if page.ascending else key.desc() for key in keys]
+    return [message_value(row) for row in connection.execute(query.order_by(*order).limit(page.limit)).mappings()]
+
+
+def _on_side(connection: Connection, actor: Actor, keys: tuple[Any, ...], cursor: str, newer: bool) -> Any:
+    """The condition for messages on one side of the cursor, compared key by key; None if the cursor does not exist."""
+    query = select(*keys).where(messages.c.id == cursor, messages.c.org_id == actor.org_id)
+    position = connection.execute(query).first()
+    if position is None:
+        return None
+    alternatives = []
+    for index, key in enumerate(keys):
+        same = [keys[i] == position[i] for i in range(index)]
+        alternatives.append(and_(*same, key > position[index] if newer else key < position[index]))
+    return or_(*alternatives)
+
+
+def _message(connection: Connection, actor: Actor, message_id: str) -> Message:
+    query = select(messages).where(messages.c.id == message_id, messages.c.org_id == actor.org_id)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"Message with id '{message_id}' not found")
+    return message_value(row)
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def _waiting_runs(connection: Connection, actor: Actor, agent_id: str | None, conversation_id: str | None) -> list[Run]:
+    """The runs of which a call waits for a person."""
+    waiting = select(ledger.c.run_id).where(
+        ledger.c.org_id == actor.org_id, UNRETURNED, ledger.c.status.in_(sorted(WAITING_CALLS))
+    )
+    if agent_id is not None:
+        waiting = waiting.where(ledger.c.agent_id == agent_id)
+    if conversation_id is not None:
+        waiting = waiting.where(ledger.c.conversation_id == conversation_id)
+    query = select(runs).where(runs.c.id.in_(waiting)).order_by(runs.c.created_at, runs.c.id)
+    return [run_value(row) for row in connection.execute(query).mappings()]
+
+
+def _delete_run(connection: Connection, actor: Actor, run_id: str) -> None:
+    """Delete a run with its steps, events and calls. The messages it wrote belong to the conversation and stay.
+
+    Raises `Conflict` unless its turn is over: a later run of the same turn still reads the calls of this one.
+    """
+    run = get_run(connection, run_id, actor)
+    active = select(runs.c.id).where(runs.c.conversation_id == run.conversation_id, runs.c.turn_id == run.turn_id)
+    active = active.where(runs.c.status.in_(sorted(ACTIVE)))
+    waiting = select(ledger.c.call_id).where(
+        ledger.c.conversation_id == run.conversation_id, ledger.c.turn_id == run.turn_id, UNRETURNED
+    )
+    if connection.execute(active).first() or connection.execute(waiting).first():
+        raise Conflict(f"Run {run_id} is not finished; cancel it first.")
+    its_steps = messages.c.step_id.in_(select(steps.c.id).where(steps.c.run_id == run_id))
+    connection.execute(update(messages).where(its_steps).values(step_id=None))
+    connection.execute(update(messages).where(messages.c.run_id == run_id).values(run_id=None))
+    connection.execute(delete(runs).where(runs.c.id == run_id))
+
+
+# ---- steps ----------------------------------------------------------------------------------------------------------
+
+
+def _steps(connection: Connection, actor: Actor, wanted: StepFilter, page: Page) -> list[Step]:
+    query = select(steps).where(steps.c.org_id == actor.org_id)
+    for column, value in (
+        (steps.c.agent_id, wanted.agent_id),
+        (steps.c.run_id, wanted.run_id),
+        (steps.c.model, wanted.model),
+        (steps.c.feedback, wanted.feedback),
+        (steps.c.project_id, wanted.project_id),
+    ):
+        if value is not None:
+            query = query.where(column == value)
+    if wanted.has_feedback is not None:
+        query = query.where(steps.c.feedback.is_not(None) if wanted.has_feedback else steps.c.feedback.is_(None))
+    if wanted.start_date is not None:
+        query = query.where(steps.c.created_at >= wanted.start_date)
+    if wanted.end_date is not None:
+        query = query.where(steps.c.created_at <= wanted.end_date)
+    if wanted.tags:
+        query = query.where(or_(*(list_holds(connection, steps.c.tags, tag) for tag in wanted.tags)))
+    if wanted.ids is not None:
+        query = query.where(steps.c.id.in_(wanted.ids))
+    return [step_value(row) for row in page_rows(connection, query, steps, page)]
+
+
+def _step_row(connection: Connection, actor: Actor, step_id: str) -> RowMapping:
+    query = select(steps).where(steps.c.id == step_id, steps.c.org_id == actor.org_id)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"Step with id '{step_id}' not found")
+    return row
+
+
+def _step(connection: Connection, actor: Actor, step_id: str) -> Step:
+    return step_value(_step_row(connection, actor, step_id))
+
+
+def _give_feedback(
+    connection: Connection, actor: Actor, step_id: str, feedback: str | None, tags: Sequence[str] | None
+) -> Step:
+    _step_row(connection, actor, step_id)
+    values: dict[str, Any] = {"feedback": feedback}
+    if tags is not None:
+        values["tags"] = list(tags)
+    connection.execute(update(steps).where(steps.c.id == step_id).values(**values))
+    return _step(connection, actor, step_id)

@@ -1,0 +1,54 @@
+"""Reads the event log of a run: records numbered from 1, stored in pages, exactly as subscribers receive them.
+
+A record is the text of one server-sent event, blank line included, so a replay sends the same bytes as the live stream.
+A record's JSON is on one line, hence a blank line always ends a record. Pages are written by `checkpoint.append_page`
+and deleted by `retention`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BindParameter, Connection, bindparam, func, select
+
+from holdfast.core.errors import NotFound
+from holdfast.core.lifecycle import ACTIVE
+from holdfast.ports.stores.run_store import LogPage
+from holdfast.storage.schema.record_tables import events, runs
+
+_OF_RUN = events.c.run_id == bindparam("run")
+_RUN = select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("run"))
+_NEXT: BindParameter[int] = bindparam("next")
+_HOLDING_NEXT = select(func.max(events.c.first_seq)).where(_OF_RUN, events.c.first_seq <= _NEXT).scalar_subquery()
+# Starts at the page that holds the next record, so that a subscriber that resumes near the end does not scan the rest.
+_PAGES = (
+    select(events.c.first_seq, events.c.last_seq, events.c.body)
+    .where(_OF_RUN, events.c.first_seq >= func.coalesce(_HOLDING_NEXT, 0), events.c.last_seq >= _NEXT)
+    .order_by(events.c.first_seq)
+    .limit(bindparam("pages"))
+)
+
+
+def read(connection: Connection, run_id: str, after: int, limit: int) -> LogPage:
+    """Records numbered above `after`, from at most `limit` pages. `done` says that the run rests and none follow."""
+    run = connection.execute(_RUN, {"run": run_id}).first()
+    if run is None:
+        raise NotFound(f"Run not found with id='{run_id}'")
+    records: list[str] = []
+    first = after + 1
+    gap_until = None
+    for page in connection.execute(_PAGES, {"run": run_id, "next": after + 1, "pages": limit}):
+        if not records:
+            first = max(after + 1, page.first_seq)
+            gap_until = page.first_seq - 1 if page.first_seq > after + 1 else None
+        whole = split(page.body)
+        records.extend(whole[max(0, first - page.first_seq) :] if not records else whole)
+    # Retention has deleted all records after the cursor.
+    if not records and run.status not in ACTIVE and run.last_event > after:
+        return LogPage((), run.last_event + 1, True, run.last_event, gap_until=run.last_event)
+    last = first + len(records) - 1
+    done = run.status not in ACTIVE and (last >= run.last_event or not records)
+    return LogPage(tuple(records), first, done, run.last_event, gap_until)
+
+
+def split(body: str) -> list[str]:
+    """The records of a page."""
+    return [f"{record}\n\n" for record in body.split("\n\n")[:-1]]

@@ -1,0 +1,215 @@
+"""The store of runs: accepts runs and gives the engine leases, checkpoints and the event log.
+
+Implements `ports.stores.run_store.RunStore`; each method is one transaction. The SQL of claims, checkpoints, snapshots
+and the event log is in the modules of those names. Listings of runs are in `storage.run_listing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy.engine import RowMapping
+
+from holdfast.core.errors import Conflict, ConversationBusy, NotFound
+from holdfast.core.records import Actor, Run, Step
+from holdfast.ports.clock import Clock
+from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, Snapshot
+from holdfast.storage.runs import checkpoint as checkpoints
+from holdfast.storage.runs import claims, event_log
+from holdfast.storage.runs.ledger import called_in_turn
+from holdfast.storage.runs.queue_limits import RunLimits, refuse_if_full
+from holdfast.storage.runs.request_keys import known_request, write_keys
+from holdfast.storage.runs.snapshots import read_snapshot
+from holdfast.storage.runs.steps import steps_of_run
+from holdfast.storage.schema.record_tables import conversations, runs
+from holdfast.storage.sql.database import Database
+from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.statements import ACTIVE_RUN, fenced
+
+
+class SqlRunStore:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        approvals_webhook: str | None = None,
+        limits: RunLimits | None = None,
+    ) -> None:
+        self._database = database
+        self._limits = limits or RunLimits()
+        self._clock = clock
+        self._approvals_webhook = approvals_webhook
+
+    def _with_webhook(self, change: Change) -> Change:
+        return change if self._approvals_webhook is None else replace(change, tell=self._approvals_webhook)
+
+    async def situation(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
+        return await self._database.read(read_snapshot, conversation_id, known_version)
+
+    async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
+        try:
+            first = None if change is None else self._with_webhook(change)
+            await self._database.write(_begin, run, lease, first, self._limits, self._clock.now())
+        except Conflict as error:
+            if "uq_runs_active_conversation" in str(error) or "runs.conversation_id" in str(error):
+                raise ConversationBusy(None) from error
+            raise
+
+    async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
+        return await self._database.read(known_request, conversation_id, keys)
+
+    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+        try:
+            return await self._database.write(claims.claim, run_id, owner, now, expires_at)
+        except Conflict:  # the unique index: another run took the conversation first
+            return None
+
+    async def checkpoint(self, lease: Lease, change: Change) -> bool:
+        return await self._database.write(checkpoints.checkpoint, lease, self._with_webhook(change), self._clock.now())
+
+    async def settle_resting(self, run_id: str, change: Change) -> bool:
+        return await self._database.write(_settle_resting, run_id, self._with_webhook(change), self._clock.now())
+
+    async def change_idle(self, change: Change) -> None:
+        await self._database.write(_change_idle, change, self._clock.now())
+
+    async def append_events(self, lease: Lease, first_seq: int, records: Sequence[str]) -> bool:
+        return await self._database.write(_append, lease, first_seq, tuple(records), self._clock.now())
+
+    async def renew(self, lease: Lease) -> bool:
+        return await self._database.write(_renew, lease, None)
+
+    async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:
+        return await self._database.write(_ask_cancel, run_id, by, reason, rollback, self._clock.now())
+
+    async def read_log(self, run_id: str, after: int, limit: int) -> LogPage:
+        return await self._database.read(event_log.read, run_id, after, limit)
+
+    async def run(self, run_id: str, actor: Actor | None = None) -> Run:
+        return await self._database.read(get_run, run_id, actor)
+
+    async def run_steps(self, run_id: str) -> Sequence[Step]:
+        return await self._database.read(steps_of_run, run_id)
+
+    async def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
+        return await self._database.read(called_in_turn, turn_id)
+
+    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
+        try:
+            return await self._database.write(claims.claim_next, owner, now, expires_at, most)
+        except (
+            Conflict
+        ):  # the unique index: another run took one of the conversations first; the next poll finds the rest
+            return ()
+
+    async def release(self, lease: Lease) -> None:
+        await self._database.write(claims.release, lease)
+
+    async def hand_over(self, owner: str) -> None:
+        await self._database.settled()
+        await self.free_leases([owner])
+
+    async def free_leases(self, owners: Sequence[str] | None = None) -> None:
+        await self._database.write(claims.free_leases, owners)
+
+
+_HOLDER = select(runs.c.id).where(runs.c.conversation_id == bindparam("conversation_id"), ACTIVE_RUN, ~runs.c.queued)
+_INSERT = insert(runs)
+
+
+def refuse_if_busy(connection: Connection, conversation_id: str) -> None:
+    """Raise `ConversationBusy` if a run holds the conversation. Queued runs do not hold it."""
+    if (busy := connection.execute(_HOLDER, {"conversation_id": conversation_id}).scalar()) is not None:
+        raise ConversationBusy(busy)
+
+
+def lock_idle_conversation(connection: Connection, conversation_id: str) -> None:
+    """Lock the conversation, and raise `ConversationBusy` if a run holds it. For changes that do not compare the
+    conversation's version.
+
+    While we hold the lock no run can begin: inserting a run locks the conversation row that it refers to."""
+    connection.execute(select(conversations.c.id).where(conversations.c.id == conversation_id).with_for_update())
+    refuse_if_busy(connection, conversation_id)
+
+
+def _settle_resting(connection: Connection, run_id: str, change: Change, now: datetime) -> bool:
+    """Raises `ConversationBusy` if a queued run would write messages in between those of the run that is working."""
+    queued = connection.execute(select(runs.c.queued).where(runs.c.id == run_id)).scalar()
+    if queued and change.moves and not change.rollback:
+        refuse_if_busy(connection, change.conversation_id)
+    return checkpoints.settle_resting(connection, run_id, change, now)
+
+
+def _change_idle(connection: Connection, change: Change, now: datetime) -> None:
+    refuse_if_busy(connection, change.conversation_id)
+    checkpoints.idle_change(connection, change, now)
+
+
+def _begin(
+    connection: Connection, run: Run, lease: Lease | None, change: Change | None, limits: RunLimits, now: datetime
+) -> None:
+    """Insert the run together with its first change. A unique index also enforces one active run per conversation."""
+    if not run.queued:
+        refuse_if_busy(connection, run.conversation_id)
+    if not run.queued and run.request.get("when_busy") == "queue":
+        _refuse_to_overtake(connection, run.conversation_id)
+    refuse_if_full(connection, run, limits)
+    row = to_row(runs, run)
+    row |= {"lease_epoch": 0, "lease_owner": None, "lease_expires_at": None}
+    if lease is not None:
+        row |= {"lease_epoch": lease.epoch, "lease_owner": lease.owner, "lease_expires_at": lease.expires_at}
+    if change is not None:
+        row |= checkpoints.run_values(change) | ({"status": checkpoints.rested(change.rest)} if change.rest else {})
+    connection.execute(_INSERT, row)
+    write_keys(connection, run, now)
+    if change is not None:
+        checkpoints.first_change(connection, run, change, now)
+
+
+def _refuse_to_overtake(connection: Connection, conversation_id: str) -> None:
+    """A `when_busy="queue"` request must not overtake runs that are already queued."""
+    waiting = (runs.c.conversation_id == conversation_id, runs.c.queued, runs.c.status == "created")
+    if connection.execute(select(runs.c.id).where(*waiting).limit(1)).first() is not None:
+        raise ConversationBusy(None)
+
+
+def _renew(connection: Connection, lease: Lease, last_event: int | None) -> bool:
+    """Extend the lease; True if a cancel was requested. Raises `LostLease`."""
+    values: dict[str, object] = {"lease_expires_at": lease.expires_at}
+    if last_event is not None:
+        values["last_event"] = last_event
+    return fenced(connection, lease, values)["cancel_asked_at"] is not None
+
+
+def _append(connection: Connection, lease: Lease, first: int, records: tuple[str, ...], now: datetime) -> bool:
+    cancel_requested = _renew(connection, lease, first + len(records) - 1)
+    checkpoints.append_page(connection, lease.run_id, first, records, now)
+    return cancel_requested
+
+
+def _ask_cancel(
+    connection: Connection, run_id: str, by: str | None, reason: str | None, rollback: bool, now: datetime
+) -> Run:
+    """Store the first cancel request of a run; later ones change nothing."""
+    asked = (runs.c.id == run_id, runs.c.cancel_asked_at.is_(None))
+    values = {"cancel_asked_at": now, "cancel_asked_by": by, "cancel_reason": reason, "cancel_rollback": rollback}
+    connection.execute(update(runs).where(*asked).values(**values))
+    return get_run(connection, run_id)
+
+
+def get_run(connection: Connection, run_id: str, actor: Actor | None = None) -> Run:
+    query = select(runs).where(runs.c.id == run_id)
+    if actor is not None:
+        query = query.where(runs.c.org_id == actor.org_id)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        by = actor.user_id if actor else "nobody"
+        raise NotFound(f"Run not found with id='['{run_id}']', access level in ['read'] for actor='{by}'")
+    return run_value(row)
+
+
+def run_value(row: RowMapping) -> Run:
+    return from_row(Run, row)

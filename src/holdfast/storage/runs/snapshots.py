@@ -1,0 +1,138 @@
+"""Reads the snapshot that a decision is based on: agent, tools, memory blocks, context and open tool calls.
+
+Called by `run_store` before the engine decides what a run does next; other stores use the parts. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BindParameter, Connection, bindparam, select
+from sqlalchemy.engine import RowMapping
+
+from holdfast.core.approvals.approval_gate import Allowance
+from holdfast.core.conversation.message_codec import decode_body
+from holdfast.core.conversation.messages import Draft, Message
+from holdfast.core.errors import NotFound
+from holdfast.core.records import Agent, Block, Conversation, Tool
+from holdfast.core.run_request import RunRequest
+from holdfast.ports.stores.run_store import Snapshot
+from holdfast.storage.runs.ledger import called_in_turn, unreturned
+from holdfast.storage.runs.steps import step_of
+from holdfast.storage.schema.record_tables import (
+    agent_blocks,
+    agent_tools,
+    agents,
+    allowances,
+    blocks,
+    context,
+    conversations,
+    messages,
+    runs,
+    tools,
+)
+from holdfast.storage.sql.rows import from_row
+
+_HERE: BindParameter[str] = bindparam("conversation_id")
+_AGENT: BindParameter[str] = bindparam("agent_id")
+
+_CONVERSATION = select(conversations).where(conversations.c.id == _HERE, conversations.c.deleted_at.is_(None))
+_AGENT_ROW = select(agents).where(agents.c.id == _AGENT)
+_ALLOWANCES = select(allowances.c.id, allowances.c.tool_name, allowances.c.arguments_digest).where(
+    allowances.c.conversation_id == _HERE, allowances.c.revoked_at.is_(None)
+)
+_TOOLS = (
+    select(tools)
+    .join(agent_tools, agent_tools.c.tool_id == tools.c.id)
+    .where(agent_tools.c.agent_id == _AGENT)
+    .order_by(agent_tools.c.position, tools.c.id)
+)
+_BLOCKS = (
+    select(blocks)
+    .join(agent_blocks, agent_blocks.c.block_id == blocks.c.id)
+    .where(agent_blocks.c.agent_id == _AGENT)
+    .order_by(agent_blocks.c.position, blocks.c.id)
+)
+_CONTEXT = (
+    select(messages)
+    .join(context, context.c.message_id == messages.c.id)
+    .where(context.c.conversation_id == _HERE)
+    .order_by(context.c.position)
+)
+
+
+def read_snapshot(connection: Connection, conversation_id: str, known_version: int | None = None) -> Snapshot:
+    """The snapshot of a conversation. Its context is left out if the caller has it cached at `known_version`."""
+    row = connection.execute(_CONVERSATION, {"conversation_id": conversation_id}).mappings().first()
+    if row is None:
+        raise NotFound(f"Conversation {conversation_id} not found")
+    agent_row = connection.execute(_AGENT_ROW, {"agent_id": row["agent_id"]}).mappings().one()
+    calls, turn_id = unreturned(connection, conversation_id)
+    called, last_result = called_in_turn(connection, turn_id) if turn_id else ((), None)
+    steps = sorted({call.step_id for call in calls})
+    cached = row["version"] == known_version
+    return Snapshot(
+        conversation=from_row(Conversation, row),
+        agent=from_row(Agent, agent_row),
+        tools=tools_of(connection, row["agent_id"]),
+        blocks=blocks_of(connection, row["agent_id"]),
+        version=row["version"],
+        next_seq=row["next_seq"],
+        context=None if cached else context_of(connection, conversation_id),
+        context_tokens=row["context_tokens"],
+        calls=calls,
+        turn_id=turn_id,
+        step=step_of(connection, steps[0]) if steps else None,
+        called=called,
+        last_result=last_result,
+        allowances=allowances_of(connection, conversation_id),
+        unread=messages_sent_with_answers(connection, steps) if steps else (),
+    )
+
+
+def messages_sent_with_answers(connection: Connection, step_ids: list[str]) -> tuple[Draft, ...]:
+    """The messages that clients sent together with answers to calls of these steps.
+
+    They stay in their requests until the results of the calls are in the conversation."""
+    query = (
+        select(messages.c.body, runs.c.request)
+        .join(runs, runs.c.id == messages.c.run_id)
+        .where(messages.c.step_id.in_(step_ids))
+        .order_by(messages.c.seq)
+    )
+    answers = (row.request for row in connection.execute(query) if row.body["type"] == "approval_response")
+    return tuple(draft for request in answers for draft in RunRequest.from_json(request).messages)
+
+
+def allowances_of(connection: Connection, conversation_id: str) -> tuple[Allowance, ...]:
+    """The standing permissions of this conversation that are not revoked."""
+    return tuple(Allowance(*row) for row in connection.execute(_ALLOWANCES, {"conversation_id": conversation_id}))
+
+
+def tools_of(connection: Connection, agent_id: str) -> tuple[Tool, ...]:
+    return tuple(from_row(Tool, row) for row in connection.execute(_TOOLS, {"agent_id": agent_id}).mappings())
+
+
+def blocks_of(connection: Connection, agent_id: str) -> tuple[Block, ...]:
+    return tuple(from_row(Block, row) for row in connection.execute(_BLOCKS, {"agent_id": agent_id}).mappings())
+
+
+def context_of(connection: Connection, conversation_id: str) -> tuple[Message, ...]:
+    """The messages that the model sees now, in order."""
+    rows = connection.execute(_CONTEXT, {"conversation_id": conversation_id}).mappings()
+    return tuple(message_value(row) for row in rows)
+
+
+def message_value(row: RowMapping) -> Message:
+    return Message(
+        id=row["id"],
+        agent_id=row["agent_id"],
+        conversation_id=row["conversation_id"],
+        seq=row["seq"],
+        created_at=row["created_at"],
+        body=decode_body(row["body"]),
+        run_id=row["run_id"],
+        step_id=row["step_id"],
+        otid=row["otid"],
+        name=row["name"],
+        sender_id=row["sender_id"],
+        group_id=row["group_id"],
+    )
