@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from holdfast.bus.base import GATHER_SECONDS
-from holdfast.engine.run.worker import AT_ONCE, backoff_seconds
+from holdfast.engine.run.worker import CLAIMS_PER_POLL, backoff_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class _Play:
 
     def _looked(self, now: float, worker: Worker) -> None:
         """As engine/run/worker.py does: poll again after a find, pause after an empty poll."""
-        found = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+        found = [self._waiting.popleft() for _ in range(min(CLAIMS_PER_POLL, len(self._waiting)))]
         for since in found:
             self._waits.append(now - since)
             worker.free_at = max(worker.free_at, now) + self._costs.worker

@@ -132,8 +132,7 @@ def _rows(chance: random.Random, count: int) -> Iterator[tuple[dict[str, Any], l
             "request": '{"messages": [{"role": "user", "content": "What do you see?"}], "max_steps": 50}',
         }
         used = [name for name, share in TOOLS if chance.random() < share and (agent, name) != (0, "pay")]
-        shared = {"run_id": run_id, "org_id": DEFAULT_ACTOR.org_id, "created_at": created_at}
-        yield run, [{**shared, "tool": name} for name in used]
+        yield run, [{"run_id": run_id, "org_id": DEFAULT_ACTOR.org_id, "tool": name} for name in used]
 
 
 def _named(names: Sequence[tuple[str, range]], agent: int) -> str | None:

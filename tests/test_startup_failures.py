@@ -9,11 +9,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import denied
 from holdfast.storage.schema.migrate import migrate
 from holdfast.storage.sql.database import make_engine
+from holdfast.testing.postgres import PostgresServer
 
 CODE = "from holdfast.cli import main; raise SystemExit(main())"
 COMMANDS = ("serve", "migrate", "audit", "doctor")
@@ -139,3 +141,19 @@ def test_a_database_that_does_not_answer(tmp_path: Path, command: str) -> None:
     assert "Traceback" not in said
     assert "secret" not in said
     assert "127.0.0.1" in said
+
+
+@pytest.mark.parametrize("command", ["serve", "migrate"])
+def test_a_new_version_does_not_start_beside_an_older_one_on_postgres(
+    postgres_server: PostgresServer, tmp_path: Path, command: str
+) -> None:
+    url = postgres_server.create_database(f"beside_older_{command}")
+    engine = make_engine(url)
+    migrate(engine, "0012")
+    engine.dispose()
+    environment = {"HOLDFAST_DATABASE": url, "HOLDFAST_DATA_DIR": str(tmp_path), "HOLDFAST_ENCRYPTION_KEY": "k" * 32}
+    with psycopg.connect(url):  # as a process of an older version is connected: without a name
+        code, said = run(command, environment)
+    assert code != 0
+    assert "Traceback" not in said
+    assert "Stop them all, then start this one." in said

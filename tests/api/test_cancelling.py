@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
-import pytest
 
 from holdfast.api.turns import cancel
 
@@ -43,10 +42,7 @@ def status_of(http: httpx.Client, run_id: str) -> str:
     return str(http.get(f"/v1/runs/{run_id}").json()["status"])
 
 
-def test_by_agent_every_run_is_cancelled_however_many_there_are(
-    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cancel, "PAGE", 2)
+def test_by_agent_every_run_is_cancelled(http: httpx.Client) -> None:
     agent_id = new_agent(http)
     runs = [begin(http, new_conversation(http, agent_id), LONG) for _ in range(5)]
     assert http.post(f"/v1/agents/{agent_id}/messages/cancel").json() == dict.fromkeys(runs, "cancelled")
@@ -92,7 +88,7 @@ def test_unknown_run_ids_are_reported_as_failed(http: httpx.Client) -> None:
 def test_a_cancel_of_too_many_run_ids_is_refused(http: httpx.Client) -> None:
     agent_id = new_agent(http)
     run_id = begin(http, new_conversation(http, agent_id), LONG)
-    many = [run_id, *(f"run-{number}" for number in range(cancel.PAGE))]
+    many = [run_id, *(f"run-{number}" for number in range(cancel.MAX_RUN_IDS))]
     assert http.post(f"/v1/agents/{agent_id}/messages/cancel", json={"run_ids": many}).status_code == 422
     assert status_of(http, run_id) == "running"
 

@@ -68,7 +68,8 @@ def a_day(url: str) -> None:
     streamed = {"input": "/slow 100\n/tokens 50", "streaming": True, "stream_tokens": True, "when_busy": "interrupt"}
     with http.stream("POST", f"{agent}/messages", json={**streamed, "background": True}) as records:
         next(records.iter_lines())
-    ask("POST", f"{agent}/messages/cancel", {})
+    ask("POST", f"{agent}/messages/cancel", {"rollback": True})
+    ask("POST", f"{agent}/messages", {"input": '/call conversation_search {"query": "hello"}'})
     run = ask("GET", "/v1/runs/")[0]
     ask("POST", f"/v1/runs/{run['id']}/stream", {"starting_after": 1})
     conversation = ask("POST", f"/v1/conversations/?agent_id={agent.rpartition('/')[2]}", {})

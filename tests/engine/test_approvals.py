@@ -140,7 +140,7 @@ async def test_what_was_allowed_for_the_conversation_is_not_asked_again_until_re
         house.model.script(Call("pay", {"text": "b"}, id="c3"))
         assert (await house.finished(conversation)).stop_reason == "requires_approval"
         assert [job.call_id for job in house.toolbox.calls] == ["c1", "c2"]
-        await house.engine.cancel((await house.history.waiting_runs(DEFAULT_ACTOR))[0])
+        await house.engine.cancel((await house.history.open_runs(DEFAULT_ACTOR))[0])
         (kept,) = await inbox(house).store.allowances(DEFAULT_ACTOR, Page())
         await inbox(house).store.revoke(DEFAULT_ACTOR, kept.id)
         house.model.script(Call("pay", {"text": "a"}, id="c4"))

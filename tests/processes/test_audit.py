@@ -47,7 +47,7 @@ async def decide_some(house: House) -> None:
             await house.finished(conversation, "", answers=(answer,))
     house.model.script(Call("pay", {"text": "big"}, id="c7"))
     await house.finished(conversation)
-    await house.engine.cancel((await house.history.waiting_runs(DEFAULT_ACTOR))[0])
+    await house.engine.cancel((await house.history.open_runs(DEFAULT_ACTOR))[0])
 
 
 @pytest.fixture

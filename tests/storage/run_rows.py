@@ -47,11 +47,7 @@ def fill(connection: Connection, count: int) -> list[Row]:
             _agent(connection, org, number)
     rows = [_row(chance, number) for number in range(count)]
     connection.execute(insert(runs), [row.columns for row in rows])
-    used = [
-        {"run_id": row.id, "tool": tool, "org_id": row.org_id, "created_at": row.created_at}
-        for row in rows
-        for tool in row.tools
-    ]
+    used = [{"run_id": row.id, "tool": tool, "org_id": row.org_id} for row in rows for tool in row.tools]
     connection.execute(insert(run_tools), used)
     return [row for row in rows if row.org_id == DEFAULT_ACTOR.org_id]
 

@@ -1,16 +1,19 @@
-"""The migrations build exactly the tables that the code defines, on both databases, and only ever add."""
+"""Migrations build exactly the tables that the code defines, on both databases. Unless breaking, they only add."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import psycopg
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, inspect
 
-from holdfast.storage.schema.migrate import HEAD, migrate, version_of
+from holdfast.storage.schema.migrate import BREAKING, HEAD, OlderProcessRuns, migrate, version_of
 from holdfast.storage.schema.record_tables import metadata
 from holdfast.storage.sql.database import make_engine
+from holdfast.testing.postgres import PostgresServer
 
 
 def test_the_migrations_are_equal_to_the_tables(empty_database_url: str) -> None:
@@ -30,7 +33,9 @@ def test_migrating_twice_changes_nothing(empty_database_url: str) -> None:
     engine.dispose()
 
 
-def test_every_migration_only_adds_so_that_the_previous_version_keeps_working(empty_database_url: str) -> None:
+def test_a_migration_that_is_not_breaking_only_adds_so_that_the_previous_version_keeps_working(
+    empty_database_url: str,
+) -> None:
     """Writes of an old process must still be accepted: no column of its tables is removed or changed, no new column is
     required, and no new uniqueness is enforced."""
     engine = make_engine(empty_database_url)
@@ -38,6 +43,8 @@ def test_every_migration_only_adds_so_that_the_previous_version_keeps_working(em
     for number in range(1, int(HEAD) + 1):
         migrate(engine, f"{number:04}")
         after = tables_of(engine)
+        if f"{number:04}" in BREAKING:
+            before = {}  # refused beside a process of an older version; the test below
         for name, (columns, unique) in before.items():
             new_columns, new_unique = after[name]
             assert {column: new_columns.get(column) for column in columns} == columns, f"{number:04} changes {name}"
@@ -46,6 +53,23 @@ def test_every_migration_only_adds_so_that_the_previous_version_keeps_working(em
             assert new_unique <= unique, f"{number:04} makes something in {name} unique"
         before = after
     assert version_of(engine) == HEAD
+    engine.dispose()
+
+
+def test_a_breaking_migration_is_refused_while_an_older_process_is_connected(
+    postgres_server: PostgresServer,
+) -> None:
+    url = postgres_server.create_database("breaking")
+    engine = make_engine(url)
+    oldest = min(BREAKING)
+    migrate(engine, f"{int(oldest) - 1:04}")
+    before = tables_of(engine)
+    with psycopg.connect(url), pytest.raises(OlderProcessRuns, match=r"hold 1 connections to it\. Stop them all"):
+        migrate(engine)
+    assert version_of(engine) == f"{int(oldest) - 1:04}"
+    assert tables_of(engine) == before
+    with make_engine(url).connect():  # one of this version does not matter
+        assert migrate(engine) == (f"{int(oldest) - 1:04}", HEAD)
     engine.dispose()
 
 

@@ -56,7 +56,7 @@ from holdfast.storage.runs.retention import SqlOldEvents
 from holdfast.storage.runs.retry_detection import SqlRepeats
 from holdfast.storage.runs.run_store import SqlRunStore
 from holdfast.storage.runs.traces import SqlTraces
-from holdfast.storage.schema.migrate import migrate
+from holdfast.storage.schema.migrate import OlderProcessRuns, migrate
 from holdfast.storage.sql.database import Database
 
 
@@ -83,7 +83,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         _lock_sqlite(settings.database_url, stack)
         database = Database(settings.database_url, settings.database_connections)
         stack.callback(database.close)
-        migrate(database.engine)
+        _migrate(database)
         first_start = await database.write(ensure_default, clock.now())
         encrypter = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, encrypter, clock, stack)
@@ -131,6 +131,13 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             await demo_agent.make(services.agents, services.tools, DEFAULT_ACTOR)
         await tools.processes.start()  # last, so that probing the sandbox does not delay the start
         yield Holdfast(database, services, engine)
+
+
+def _migrate(database: Database) -> None:
+    try:
+        migrate(database.engine)
+    except OlderProcessRuns as error:
+        raise CannotStart(str(error)) from error
 
 
 async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStack) -> Bus:

@@ -8,6 +8,7 @@ behind a connection pooler that shares sessions, hints are lost and processes fi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from psycopg import AsyncConnection
 from sqlalchemy.engine import make_url
@@ -15,7 +16,13 @@ from sqlalchemy.engine import make_url
 from holdfast.bus.base import CHANNEL, BusBase
 
 HEALTH_CHECK_SECONDS = 20.0
-_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "connect_timeout": 5}
+_OPTIONS: dict[str, Any] = {
+    "application_name": "holdfast bus",
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
 
 
 class PostgresBus(BusBase):
@@ -25,7 +32,7 @@ class PostgresBus(BusBase):
         self._connections: list[AsyncConnection] = []
 
     async def _connect(self) -> AsyncConnection:
-        connection = await AsyncConnection.connect(self._url, autocommit=True, **_KEEPALIVE)  # type: ignore[arg-type]
+        connection = await AsyncConnection.connect(self._url, autocommit=True, **_OPTIONS)
         self._connections = [c for c in self._connections if not c.closed] + [connection]
         return connection
 

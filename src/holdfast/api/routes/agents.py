@@ -18,7 +18,7 @@ from holdfast.api.http.request_body import body_of
 from holdfast.api.requests.agent_bodies import ChangedAgent, NewAgent
 from holdfast.api.requests.agent_includes import Included
 from holdfast.api.responses.agent_responses import agent_response, agents_response
-from holdfast.api.turns.cancel import CancelIn, cancel_runs, open_runs
+from holdfast.api.turns.cancel import CancelIn, cancel_runs
 from holdfast.core.lifecycle import StopReason
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.agent_store import AgentFilter
@@ -106,7 +106,7 @@ async def modify_agent(
 @router.delete("/{agent_id}")
 async def delete_agent(services: ServicesDep, actor: ActorDep, agent_id: AgentId) -> JsonResponse:
     """Its runs are cancelled first, so that no tool keeps running and subscribers of their streams see the end."""
-    if found := await open_runs(services, actor, agent_id=agent_id):
+    if found := await services.history.open_runs(actor, agent_id=agent_id):
         await cancel_runs(services, actor, found, CancelIn(reason="The agent was deleted."))
     await services.agents.delete(actor, agent_id)
     return JsonResponse({"message": f"Agent id={agent_id} successfully deleted"})

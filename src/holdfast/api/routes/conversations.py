@@ -35,7 +35,7 @@ from holdfast.api.responses.context_json import context_json
 from holdfast.api.responses.run_json import conversation_json
 from holdfast.api.services import Services
 from holdfast.api.turns import respond, send_message
-from holdfast.api.turns.cancel import CancelBody, cancel_runs, open_runs
+from holdfast.api.turns.cancel import CancelBody, cancel_runs
 from holdfast.api.turns.request_identity import IdentityDep
 from holdfast.api.turns.resume import ResumeBody, last_event_number, run_to_resume
 from holdfast.core.errors import InvalidArgument, NothingToCancel
@@ -216,7 +216,7 @@ async def cancel(
     services: ServicesDep, actor: ActorDep, conversation_id: Reference, body: CancelBody, agent_id: str | None = None
 ) -> JsonResponse:
     conversation = await services.conversations.find(actor, conversation_id, agent_id)
-    found = await open_runs(services, actor, conversation_id=conversation.id)
+    found = await services.history.open_runs(actor, conversation_id=conversation.id)
     if not found:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for conversation {conversation_id}")
     return JsonResponse(await cancel_runs(services, actor, found, body))

@@ -21,7 +21,7 @@ from holdfast.api.responses.run_json import run_json
 from holdfast.api.routes.conversations import compacted
 from holdfast.api.services import Services
 from holdfast.api.turns import send_message
-from holdfast.api.turns.cancel import CancelBody, cancel_runs, open_runs
+from holdfast.api.turns.cancel import CancelBody, cancel_runs
 from holdfast.api.turns.request_identity import IdentityDep, RequestIdentity
 from holdfast.core.conversation.wire_messages import wire_messages
 from holdfast.core.errors import InvalidArgument, NotFound, NothingToCancel, TellTheModel
@@ -115,7 +115,7 @@ async def cancel(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body
         )
         known = [run for run in named if run is not None]
         return JsonResponse(dict.fromkeys(body.run_ids, "failed") | await cancel_runs(services, actor, known, body))
-    found = await open_runs(services, actor, agent_id=agent_id)
+    found = await services.history.open_runs(actor, agent_id=agent_id)
     if not found:
         found = list(await services.history.runs(actor, RunFilter(agent_ids=(agent_id,)), Page(limit=1)))
     if not found:

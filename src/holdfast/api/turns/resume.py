@@ -11,9 +11,8 @@ from holdfast.api.http.request_body import RequestBody, body_of
 from holdfast.api.services import Services
 from holdfast.api.turns.request_identity import key_of_otid
 from holdfast.core.errors import InvalidArgument, NotFound
+from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.records import Actor, Conversation, Run
-from holdfast.ports.paging import Page
-from holdfast.ports.stores.history_store import RunFilter
 
 
 class ResumeIn(RequestBody):
@@ -45,7 +44,7 @@ async def run_to_resume(services: Services, actor: Actor, conversation: Conversa
         if known is None:
             raise NotFound(f"No run found for otid={body.otid}. The run may have expired or never existed.")
         return await services.history.run(actor, known.run_id)
-    active = RunFilter(conversation_id=conversation.id, statuses=("created", "running"))
-    for run in await services.history.runs(actor, active, Page(limit=1)):
-        return run
+    for run in reversed(await services.history.open_runs(actor, conversation_id=conversation.id)):
+        if run.status in ACTIVE:
+            return run
     raise InvalidArgument("No active runs found for this conversation.")

@@ -79,10 +79,10 @@ class History(Protocol):
 
     async def runs(self, actor: Actor, wanted: RunFilter, page: Page) -> Sequence[Run]: ...
 
-    async def waiting_runs(
+    async def open_runs(
         self, actor: Actor, *, agent_id: str | None = None, conversation_id: str | None = None
     ) -> Sequence[Run]:
-        """Runs that rest because one of their calls waits for a person."""
+        """All runs that are active, queued or waiting for a person, oldest first: those that can be cancelled."""
         ...
 
     async def run(self, actor: Actor, run_id: str) -> Run: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, delete, or_, select, update
+from sqlalchemy import Connection, Select, and_, delete, or_, select, union, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.conversation.messages import Message
@@ -41,10 +41,10 @@ class SqlHistory:
     async def runs(self, actor: Actor, wanted: RunFilter, page: Page) -> Sequence[Run]:
         return await self._database.read(list_runs, actor, wanted, page)
 
-    async def waiting_runs(
+    async def open_runs(
         self, actor: Actor, *, agent_id: str | None = None, conversation_id: str | None = None
     ) -> Sequence[Run]:
-        return await self._database.read(_waiting_runs, actor, agent_id, conversation_id)
+        return await self._database.read(_open_runs, actor, agent_id, conversation_id)
 
     async def run(self, actor: Actor, run_id: str) -> Run:
         return await self._database.read(get_run, run_id, actor)
@@ -119,16 +119,16 @@ def _message(connection: Connection, actor: Actor, message_id: str) -> Message:
 # ---- runs -----------------------------------------------------------------------------------------------------------
 
 
-def _waiting_runs(connection: Connection, actor: Actor, agent_id: str | None, conversation_id: str | None) -> list[Run]:
-    """The runs of which a call waits for a person."""
+def _open_runs(connection: Connection, actor: Actor, agent_id: str | None, conversation_id: str | None) -> list[Run]:
+    """The runs that are active, and those of which a call waits for a person."""
+    active = select(runs.c.id).where(runs.c.org_id == actor.org_id, runs.c.stop_reason.is_(None))
     waiting = select(ledger.c.run_id).where(
         ledger.c.org_id == actor.org_id, UNRETURNED, ledger.c.status.in_(sorted(WAITING_CALLS))
     )
-    if agent_id is not None:
-        waiting = waiting.where(ledger.c.agent_id == agent_id)
-    if conversation_id is not None:
-        waiting = waiting.where(ledger.c.conversation_id == conversation_id)
-    query = select(runs).where(runs.c.id.in_(waiting)).order_by(runs.c.created_at, runs.c.id)
+    for column, value in (("agent_id", agent_id), ("conversation_id", conversation_id)):
+        if value is not None:
+            active, waiting = active.where(runs.c[column] == value), waiting.where(ledger.c[column] == value)
+    query = select(runs).where(runs.c.id.in_(union(active, waiting))).order_by(runs.c.created_at, runs.c.id)
     return [run_value(row) for row in connection.execute(query).mappings()]
 
 

@@ -67,7 +67,7 @@ def _search(
     if conversation_id is not None:
         query = query.where(messages.c.conversation_id == conversation_id)
     if not_turn:
-        of_turn = select(runs.c.id).where(runs.c.turn_id == not_turn)
+        of_turn = select(runs.c.id).where(runs.c.agent_id == agent_id, runs.c.turn_id == not_turn)
         query = query.where(or_(messages.c.run_id.is_(None), messages.c.run_id.not_in(of_turn)))
     if span[0] is not None:
         query = query.where(messages.c.created_at >= span[0])

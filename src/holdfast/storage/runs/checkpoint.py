@@ -195,7 +195,7 @@ def _rewrite_system(connection: Connection, system: Message) -> None:
 def _roll_back(connection: Connection, turn_id: str, conversation_id: str) -> None:
     """Remove the turn's messages from the context; they stay in the history. A summary stands for older messages, so it
     stays in the context."""
-    of_turn = select(runs.c.id).where(runs.c.turn_id == turn_id)
+    of_turn = select(runs.c.id).where(runs.c.conversation_id == conversation_id, runs.c.turn_id == turn_id)
     query = select(messages.c.id, messages.c.body).where(
         messages.c.conversation_id == conversation_id, messages.c.run_id.in_(of_turn)
     )

@@ -22,8 +22,6 @@ from sqlalchemy import (
     func,
     or_,
     select,
-    text,
-    true,
     union_all,
     update,
 )
@@ -34,9 +32,6 @@ from holdfast.ports.stores.run_store import Lease
 from holdfast.storage.schema.record_tables import UNRETURNED, ledger, runs
 from holdfast.storage.sql.statements import ACTIVE_RUN
 
-# SQLite uses a partial index only if the query repeats the index's condition word for word; else it scans all runs.
-_ACTIVE_INDEXED = text("runs.status IN ('created', 'running')")
-_QUEUED_INDEXED = runs.c.queued == true()  # rendered as `queued = 1` on SQLite, as in the index
 _NOW: ColumnElement[Any] = bindparam("now", type_=runs.c.lease_expires_at.type)
 _NO_LEASE = {"lease_owner": None, "lease_expires_at": None}
 _UNLEASED = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < _NOW)
@@ -95,7 +90,7 @@ def _in_fair_order(connection: Connection, now: datetime, most: int) -> Sequence
 
 _LEASED_BY_ORG = (
     select(runs.c.org_id, func.count())
-    .where(_ACTIVE_INDEXED, ~_UNLEASED, runs.c.org_id.in_(bindparam("organisations", expanding=True)))
+    .where(ACTIVE_RUN, ~_UNLEASED, runs.c.org_id.in_(bindparam("organisations", expanding=True)))
     .group_by(runs.c.org_id)
 )
 
@@ -105,8 +100,8 @@ def _first_waiting_of_each_org() -> Select[Any]:
     """The first `most` waiting runs of each organisation. Each half of the union starts from a small partial index, so
     that an empty poll stays cheap while other workers drive a hundred thousand runs."""
     shown = (runs.c.id, runs.c.org_id, runs.c.created_at)
-    unleased = select(*shown).where(_ACTIVE_INDEXED, ~runs.c.queued, _UNLEASED)
-    queued = select(*shown).where(_QUEUED_INDEXED, ACTIVE_RUN, ~_must_wait_its_turn(), ~_WAITS_FOR_PERSON)
+    unleased = select(*shown).where(ACTIVE_RUN, ~runs.c.queued, _UNLEASED)
+    queued = select(*shown).where(ACTIVE_RUN, runs.c.queued, ~_must_wait_its_turn(), ~_WAITS_FOR_PERSON)
     # Without MATERIALIZED, SQLite reads all runs in the window's order (organisation, time), not by these indexes.
     waiting = union_all(unleased, queued).cte("waiting").prefix_with("MATERIALIZED")
     place = func.row_number().over(partition_by=waiting.c.org_id, order_by=(waiting.c.created_at, waiting.c.id))
@@ -136,7 +131,7 @@ def release(connection: Connection, lease: Lease) -> None:
 
 def free_leases(connection: Connection, owners: Sequence[str] | None) -> None:
     """End the leases of these owners, or of all owners; the caller knows that they are dead."""
-    statement = update(runs).where(_ACTIVE_INDEXED)
+    statement = update(runs).where(ACTIVE_RUN)
     if owners is not None:
         statement = statement.where(runs.c.lease_owner.in_(owners))
     connection.execute(statement.values(**_NO_LEASE))

@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 from holdfast.core.errors import TooManyRuns
 from holdfast.core.records import Run
 from holdfast.storage.schema.record_tables import runs
-from holdfast.storage.sql.statements import ACTIVE_RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ def _count(connection: Connection, column: str, value: str, most: int) -> int:
 
 @cache
 def _counting(column: str) -> Select[Any]:
-    unfinished = select(runs.c.id).where(runs.c[column] == bindparam("value"), ACTIVE_RUN)
+    unfinished = select(runs.c.id).where(runs.c[column] == bindparam("value"), runs.c.stop_reason.is_(None))
     if column == "conversation_id":
         unfinished = unfinished.where(runs.c.queued)
     return select(func.count()).select_from(unfinished.limit(bindparam("most")).subquery())

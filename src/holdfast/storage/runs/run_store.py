@@ -27,7 +27,7 @@ from holdfast.storage.runs.steps import steps_of_run
 from holdfast.storage.schema.record_tables import conversations, runs
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.rows import from_row, to_row
-from holdfast.storage.sql.statements import ACTIVE_RUN, fenced
+from holdfast.storage.sql.statements import HOLDS_CONVERSATION, fenced
 
 
 class SqlRunStore:
@@ -116,7 +116,7 @@ class SqlRunStore:
         await self._database.write(claims.free_leases, owners)
 
 
-_HOLDER = select(runs.c.id).where(runs.c.conversation_id == bindparam("conversation_id"), ACTIVE_RUN, ~runs.c.queued)
+_HOLDER = select(runs.c.id).where(runs.c.conversation_id == bindparam("conversation_id"), HOLDS_CONVERSATION)
 _INSERT = insert(runs)
 
 

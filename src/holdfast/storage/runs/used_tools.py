@@ -32,10 +32,7 @@ def write_used_tools(connection: Connection, run: dict[str, Any], change: Change
     new = set(names) - known
     for name in sorted(new):
         new |= set(connection.execute(_TOOL_IDS, {"org": run["org_id"], "name": name}).scalars())
-    rows = [
-        {"run_id": run["id"], "tool": tool, "org_id": run["org_id"], "created_at": run["created_at"]}
-        for tool in sorted(new)
-    ]
+    rows = [{"run_id": run["id"], "tool": tool, "org_id": run["org_id"]} for tool in sorted(new)]
     if rows:
         connection.execute(_INSERT, rows)
 

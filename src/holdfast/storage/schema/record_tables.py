@@ -29,7 +29,6 @@ from holdfast.storage.schema.columns import metadata as metadata
 from holdfast.storage.schema.run_tables import events as events
 from holdfast.storage.schema.run_tables import outbox as outbox
 from holdfast.storage.schema.run_tables import run_keys as run_keys
-from holdfast.storage.schema.run_tables import run_kinds as run_kinds
 from holdfast.storage.schema.run_tables import run_tools as run_tools
 from holdfast.storage.schema.run_tables import runs as runs
 from holdfast.storage.schema.run_tables import steps as steps

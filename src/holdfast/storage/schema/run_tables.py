@@ -6,63 +6,22 @@ it together with its run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text
 
 from holdfast.storage.schema.columns import Document, Moment, id_column, metadata, only_where, org_column, owned_by
 
-TOOK_TIME = "total_duration_ns IS NOT NULL"
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """One run in so many, drawn by its random id, which an index holds. `storage/run_listing/percentile.py` says what
-    for."""
-
-    index: str
-    run_id: str
-    below: str
-    one_in: int
-
-    def words(self, of: str = "") -> str:
-        """The condition of the index, to the letter."""
-        return f"{of}{self.run_id} < '{self.below}' AND {of}{TOOK_TIME}"
-
-
-DRAWN = Draw("ix_runs_org_drawn", "id", "run-04", 64)
-DRAWN_USES = Draw("ix_run_tools_drawn", "run_id", "run-04", 64)
-LOOKED_AT = Draw(
-    "ix_runs_org_looked_at", "id", "run-01", 256
-)  # enough to plan a listing by: `storage/run_listing/query_plan.py`
-
-# What an index of runs goes on with, so that whatever does not match is passed by without a look at the row.
-BY_TIME = ("created_at", "id", "kind", "total_duration_ns")
-BY_DURATION = ("total_duration_ns", "id", "created_at", "kind")
-OF_A_TOOL = ("org_id", "tool", "total_duration_ns", "run_id", "created_at", "kind", "agent_id", "conversation_id")
-OF_THE_DRAW = ("org_id", *BY_DURATION, "agent_id", "conversation_id")
-
-# What a run is like: every filter that has but few values. Where a run has none, a kind has '' or, for steps, -1: of
-# runs that do not rest, nobody asks how many there were. `storage/run_listing/facets.py` says what for.
-run_kinds = Table(
-    "run_kinds",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    org_column(),
-    Column("status", String, nullable=False),
-    Column("stop_reason", String, nullable=False),
-    Column("background", Boolean, nullable=False),
-    Column("in_default_conversation", Boolean, nullable=False),
-    Column("rested_after_steps", Integer, nullable=False),
-    Column("project_id", String, nullable=False),
-    Column("base_template_id", String, nullable=False),
-    Index(
-        "uq_run_kinds",
-        *("org_id", "status", "stop_reason", "background", "in_default_conversation", "rested_after_steps"),
-        *("project_id", "base_template_id"),
-        unique=True,
-    ),
+# What an index of runs continues with after their owner: outcome, time and id to sort by, then all other columns that a
+# listing may filter by. `storage.run_listing` says how they are used.
+BY_OUTCOME = (
+    *("stop_reason", "background", "created_at", "id"),
+    *("total_duration_ns", "num_steps", "in_default_conversation", "project_id", "base_template_id"),
 )
+BY_DURATION = (
+    *("total_duration_ns", "id", "created_at", "stop_reason", "background"),
+    *("num_steps", "in_default_conversation", "project_id", "base_template_id"),
+)
+HAS_DURATION = only_where("total_duration_ns IS NOT NULL")
+IS_ACTIVE = "status IN ('created', 'running')"  # `statements.ACTIVE_RUN` repeats it word for word, for SQLite's planner
 
 runs = Table(
     "runs",
@@ -101,29 +60,14 @@ runs = Table(
     Column("tools_used", Document, nullable=False),
     Column("metadata", Document, nullable=False),
     Column("request", Document, nullable=False),
-    Column("kind", Integer),  # kept by a trigger
-    Index("ix_runs_org_created", "org_id", *BY_TIME),
-    Index("ix_runs_agent_created", "agent_id", *BY_TIME),
-    Index("ix_runs_conversation_created", "conversation_id", *BY_TIME),
-    Index("ix_runs_kind_created", "kind", "created_at", "id", "total_duration_ns"),
-    Index("ix_runs_agent_kind_created", "agent_id", "kind", "created_at", "id", "total_duration_ns"),
-    Index("ix_runs_org_duration", "org_id", *BY_DURATION, **only_where(TOOK_TIME)),
-    Index("ix_runs_agent_duration", "agent_id", *BY_DURATION, **only_where(TOOK_TIME)),
-    Index("ix_runs_kind_duration", "kind", "total_duration_ns", "id", "created_at", **only_where(TOOK_TIME)),
-    # Every column that can be filtered by, so that percentiles are estimated and listings planned in the index alone.
-    *(Index(draw.index, *OF_THE_DRAW, **only_where(draw.words())) for draw in (DRAWN, LOOKED_AT)),
-    Index("ix_runs_queued", "created_at", sqlite_where=text("queued = 1"), postgresql_where=text("queued")),
-    Index(
-        "uq_runs_active_conversation",
-        "conversation_id",
-        unique=True,
-        **only_where("status IN ('created', 'running') AND NOT queued"),
-    ),
-    Index(
-        "ix_runs_active_lease",
-        "lease_expires_at",
-        **only_where("status IN ('created', 'running')"),
-    ),
+    Index("ix_runs_org_outcome", "org_id", *BY_OUTCOME),
+    Index("ix_runs_agent_outcome", "agent_id", *BY_OUTCOME),
+    Index("ix_runs_conversation_outcome", "conversation_id", *BY_OUTCOME),
+    Index("ix_runs_org_duration", "org_id", *BY_DURATION, **HAS_DURATION),
+    Index("ix_runs_agent_duration", "agent_id", *BY_DURATION, **HAS_DURATION),
+    # One run at a time works on a conversation.
+    Index("uq_runs_active_conversation", "conversation_id", unique=True, **only_where(f"{IS_ACTIVE} AND NOT queued")),
+    Index("ix_runs_active_lease", "queued", "lease_expires_at", **only_where(IS_ACTIVE)),
 )
 
 # Idempotency keys: a request that is sent again with the same key returns the same run.
@@ -146,26 +90,7 @@ run_tools = Table(
     owned_by("runs", "run_id", primary_key=True),
     Column("tool", String, primary_key=True),
     org_column(),
-    Column("created_at", Moment, nullable=False),
-    # What else a run is listed by, so that listings by tool need not look at it; kept by triggers.
-    Column("agent_id", String),
-    Column("conversation_id", String),
-    Column("kind", Integer),
-    Column("total_duration_ns", BigInteger),
-    Index(
-        "ix_run_tools_org_tool_created",
-        *("org_id", "tool", "created_at", "run_id", "kind", "total_duration_ns", "agent_id", "conversation_id"),
-    ),
-    Index(
-        "ix_run_tools_org_tool_kind_created",
-        *("org_id", "tool", "kind", "created_at", "run_id", "total_duration_ns", "agent_id", "conversation_id"),
-    ),
-    Index("ix_run_tools_org_tool_duration", *OF_A_TOOL, **only_where(TOOK_TIME)),
-    Index(DRAWN_USES.index, *OF_A_TOOL, **only_where(DRAWN_USES.words())),
-    Index(
-        "ix_run_tools_agent_tool_created",
-        *("agent_id", "tool", "created_at", "run_id", "kind", "total_duration_ns", "conversation_id"),
-    ),
+    Index("ix_run_tools_org_tool", "org_id", "tool", "run_id"),
 )
 
 steps = Table(

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
-from sqlalchemy import Connection, Engine, FromClause, create_engine, event
-from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from holdfast.core.errors import Conflict, Invalid, NotFound, StorageDown
+from holdfast.storage.schema.migrate import APPLICATION_NAME
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,14 +52,8 @@ def make_engine(url: str, connections: int = POSTGRES_CONNECTIONS) -> Engine:
         pool_pre_ping=True,
         json_serializer=_dumps,
         json_deserializer=orjson.loads,
+        connect_args={"application_name": APPLICATION_NAME},
     )
-
-
-class _HintedCompiler(SQLiteCompiler):
-    """Renders table hints (`INDEXED BY`) for SQLite, which SQLAlchemy silently omits."""
-
-    def get_from_hint_text(self, table: FromClause, text: str | None) -> str | None:
-        return text
 
 
 def _sqlite_engine(url: URL) -> Engine:
@@ -72,7 +66,6 @@ def _sqlite_engine(url: URL) -> Engine:
         json_deserializer=orjson.loads,
         connect_args={"check_same_thread": False, "timeout": 30, "isolation_level": None},
     )
-    engine.dialect.statement_compiler = _HintedCompiler
 
     @event.listens_for(engine, "connect")
     def _settings(connection: Any, _record: Any) -> None:
