@@ -40,7 +40,10 @@ def write(tables: Tables, line: Line, row: RunRow | None, change: Change, now: d
         by = ruling.by or change.decided_by
         tables.decisions.append((ruling.call.step_id, ruling.call.call.id, ruling.kind, by))
     if change.allow and any(ruling.kind in ("approved", "edited") for ruling in change.rulings):
-        line.allowances += [Allowance(new_id("allowance"), name, digest) for name, digest in change.allow.items()]
+        digests = {ruling.call.call.name: ruling.call.digest for ruling in change.rulings}
+        line.allowances += [
+            Allowance(new_id("allowance"), name, digests.get(name), digest) for name, digest in change.allow.items()
+        ]
     for edit in change.edits:
         if edit.after is not None:
             line.home.blocks = tuple(edit.after if b.id == edit.after.id else b for b in line.home.blocks)

@@ -128,3 +128,75 @@ def test_the_same_holds_for_the_arguments_of_a_child_tool(http: httpx.Client) ->
     assert calls_in(asked, "approval_request_message") == [{"word": "of the parent"}]
     call_id = asked[-1]["tool_call"]["tool_call_id"]
     assert returned(send(http, agent_id, approval(call_id))) == "ran with of the parent"
+
+
+# ---- arguments that are left out before a tool runs -----------------------------------------------------------------
+
+DEFAULTED = '''
+def defaulted(word: str = "bad") -> str:
+    """Return the word.
+
+    Args:
+        word: Anything.
+    """
+    return "ran with " + word
+'''
+GATED = {"type": "requires_approval", "tool_name": "defaulted"}
+
+
+def defaulted_agent(http: httpx.Client, *rules: dict[str, Any], op: str, value: Any, then: str) -> str:
+    tool = http.put("/tools/", json={"source_code": DEFAULTED}).json()["id"]
+    policy = {"tool": "defaulted", "when": [{"argument": "word", "op": op, "value": value}], "then": then}
+    body = {"model": "demo/rehearsal", "tool_ids": [tool], "include_base_tools": False}
+    response = http.post("/agents/", json={**body, "tool_rules": rules, "approval_policies": [policy]})
+    assert response.status_code == 200, response.text
+    return str(response.json()["id"])
+
+
+LEFT_OUT: dict[str, Any] = {"role": "user", "content": '/call defaulted {"word": null}'}
+
+
+@pytest.mark.parametrize(("op", "value"), [("eq", "bad"), ("exists", False)])
+def test_null_does_not_get_a_default_past_a_policy_that_denies(http: httpx.Client, op: str, value: Any) -> None:
+    agent_id = defaulted_agent(http, op=op, value=value, then="deny")
+    assert "denied by policy" in returned(send(http, agent_id, LEFT_OUT))
+    by_hand = http.post(f"/agents/{agent_id}/tools/defaulted/run", json={"args": {"word": None}})
+    assert by_hand.status_code == 403
+
+
+@pytest.mark.parametrize(("op", "value"), [("ne", "bad"), ("not_in", ["bad"])])
+def test_null_does_not_get_a_default_past_a_person(http: httpx.Client, op: str, value: Any) -> None:
+    agent_id = defaulted_agent(http, GATED, op=op, value=value, then="allow")
+    assert calls_in(send(http, agent_id, LEFT_OUT), "approval_request_message") == [{}]
+
+
+def test_a_person_cannot_edit_a_call_into_what_a_policy_denies(http: httpx.Client) -> None:
+    agent_id = defaulted_agent(http, GATED, op="eq", value="bad", then="deny")
+    asked = send(http, agent_id, {"role": "user", "content": '/call defaulted {"word": "good"}'})
+    call_id = asked[-1]["tool_call"]["tool_call_id"]
+    for arguments in ({"word": "bad"}, {"word": None}, {}):
+        refused = http.post(f"/agents/{agent_id}/messages", json={"messages": [approval(call_id, arguments=arguments)]})
+        assert refused.status_code == 400, refused.text
+        assert "forbids defaulted with the edited arguments" in refused.text
+    assert returned(send(http, agent_id, approval(call_id))) == "ran with good"
+
+
+def test_an_allowance_is_for_the_tool_as_it_was(http: httpx.Client) -> None:
+    agent_id = defaulted_agent(http, GATED, op="eq", value="worse", then="deny")
+    send(http, agent_id, {"role": "user", "content": '/call defaulted {"word": "good"}'})
+    [waiting] = http.get("/approvals", params={"agent_id": agent_id}).json()
+    decided = http.post(f"/approvals/{waiting['id']}", json={"decision": "approve", "remember": "tool"})
+    http.post(f"/runs/{decided.json()['run']['id']}/stream", json={})
+    again = {"role": "user", "content": '/call defaulted {"word": "better"}'}
+    assert returned(send(http, agent_id, again)) == "ran with better"
+    http.put("/tools/", json={"source_code": DEFAULTED.replace("ran with", "other code ran with")})
+    assert calls_in(send(http, agent_id, again), "approval_request_message") == [{"word": "better"}]
+
+
+def test_arguments_nested_too_deeply_hurt_no_one_elses_approvals(http: httpx.Client) -> None:
+    agent_id = defaulted_agent(http, GATED, op="eq", value="worse", then="ask")
+    deep = '{"word": ' + "[" * 3000 + "]" * 3000 + "}"
+    asked = send(http, agent_id, {"role": "user", "content": f"/call defaulted {deep}"})
+    assert asked[-1]["message_type"] == "approval_request_message"
+    [waiting] = http.get("/approvals", params={"agent_id": agent_id}).json()
+    assert http.post(f"/approvals/{waiting['id']}", json={"decision": "deny"}).status_code == 200

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from holdfast.core.errors import TellTheModel
 from holdfast.core.tools import call_arguments, json_schema
-from holdfast.core.tools.call_arguments import parse_arguments
+from holdfast.core.tools.call_arguments import as_the_tool_gets_them, parse_arguments
 
 SCHEMA: dict[str, Any] = {
     "name": "order",
@@ -220,3 +221,51 @@ def test_faults_of_options_in_options_stay_short() -> None:
     for _ in range(8):
         value = {"next": value}
     assert len(told(json.dumps({"a": value}), DOUBLING)) < 2_000
+
+
+LONG = "x" * 190_000
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        ({"a": {"type": "array", "items": {"enum": [LONG]}}}, {"a": [0] * 9_000}),
+        ({"a": {"type": "array", "items": {"const": [0] * 15_000}}}, {"a": [0] * 9_000}),
+        ({f"p{n}": {} for n in range(9_000)}, {f"q{n}": 0 for n in range(50_000)}),
+        ({"a": {"type": "array", "items": {"$ref": "#/" + "x/" * 90_000}}}, {"a": [0] * 9_000}),
+        ({"a": {"type": "array", "items": {"required": [LONG]}}}, {"a": [{}] * 6_000}),
+        ({"a": {"type": "array", "items": {"anyOf": [{"const": LONG}, {"const": 1}]}}}, {"a": [0] * 4_000}),
+        (
+            {f"a{n}": {"type": "string", "pattern": "^" + f"[{chr(256 + n)}-\uffff]" * 39} for n in range(195)},
+            {f"a{n}": "abc" for n in range(195)},
+        ),
+    ],
+    ids=["enum", "const", "unknown names", "reference", "required", "options", "patterns"],
+)
+def test_a_schema_that_is_expensive_to_check_is_refused_soon(schema: dict[str, Any], given: dict[str, Any]) -> None:
+    began = time.thread_time()
+    with pytest.raises(TellTheModel, match="cannot be checked"):
+        parse_arguments(json.dumps(given), {"type": "object", "properties": schema})
+    assert time.thread_time() - began < 1.0  # seconds and minutes before; 0.1 on a quiet machine
+
+
+def test_arguments_with_very_many_values_are_refused_before_they_are_read() -> None:
+    with pytest.raises(TellTheModel, match="more than 60000 values"):
+        parse_arguments(json.dumps({"a": [0] * 70_000}), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"x": null}', "{}"),
+        ('{"x": 2.0}', '{"x":2}'),
+        ('{"x": 1, "thinking": "hm"}', '{"x":1}'),
+        ('{"x":  1}', '{"x":  1}'),
+        ('{"x": "one"}', '{"x": "one"}'),
+        ("{broken", "{broken"),
+        ('"{\\"x\\": 1}"', '{"x":1}'),
+    ],
+)
+def test_arguments_are_written_out_as_the_tool_gets_them(text: str, expected: str) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    assert as_the_tool_gets_them(text, schema) == expected

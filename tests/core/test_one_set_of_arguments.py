@@ -1,7 +1,8 @@
 """Property tests that a call has the same arguments everywhere, for random rules, policies, edits and takeovers.
 
 The arguments in the message, the approval request, the ledger, the digests, the audit log and the tool's job are equal.
-The oracle knows only this: a rule's arguments override the model's, and a person's edit overrides both.
+The oracle knows only this: a rule's arguments override the model's, a person's edit overrides both, and before anything
+else happens null means left out, 2.0 means 2, and `thinking` is no argument.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from core.turns import replied
 from holdfast.core.approvals.approval_gate import Allowance, digest_of
 from holdfast.core.approvals.policies import parse_policies
 from holdfast.core.conversation.messages import Approval, ApprovalRequestBody, AssistantBody, ToolCall, ToolResult
+from holdfast.core.errors import Invalid
 from holdfast.core.loop import decide
 from holdfast.core.model import ToolSpec
 from holdfast.core.state import Decision, DecisionsGiven, Hand, Loadout, Recovered, RunTools, State, ToolSettled
@@ -25,7 +28,12 @@ NAMES = ("a", "b")
 PARAMETERS = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}}
 
 names = st.sampled_from(NAMES)
-arguments = st.dictionaries(st.sampled_from(("x", "y")), st.integers(0, 3), max_size=2)
+values = st.one_of(st.integers(0, 3), st.none(), st.sampled_from((1.0, 2.0)))
+arguments = st.builds(
+    lambda given, thinks: {**given, **({"thinking": "hm"} if thinks else {})},
+    st.dictionaries(st.sampled_from(("x", "y")), values, max_size=2),
+    st.booleans(),
+)
 rules = st.one_of(
     st.builds(lambda name, args: {"type": "run_first", "tool_name": name, "args": args}, names, arguments),
     st.builds(
@@ -54,11 +62,14 @@ policies = st.builds(
 )
 loadouts = st.builds(
     lambda given_rules, given_policies, on_unknown, allowed: Loadout(
-        tools={name: Hand(name, ToolSpec(name, name, PARAMETERS), on_unknown=on_unknown) for name in NAMES},
+        tools={
+            name: Hand(name, ToolSpec(name, name, PARAMETERS), on_unknown=on_unknown, digest="tool") for name in NAMES
+        },
         rules=tuple(parse_rule(rule) for rule in given_rules),
         policies=parse_policies(given_policies),
         allowances=tuple(
-            Allowance(f"allowance-{name}", name, digest_of(json.dumps(exact))) for name, exact in allowed.items()
+            Allowance(f"allowance-{name}", name, "tool", digest_of(json.dumps(final(exact))))
+            for name, exact in allowed.items()
         ),
     ),
     st.lists(rules, max_size=4),
@@ -67,6 +78,11 @@ loadouts = st.builds(
     st.dictionaries(names, arguments, max_size=2),
 )
 answers = st.sampled_from(("approve", "deny", "edit", "answer"))
+
+
+def final(given: dict[str, Any]) -> dict[str, Any]:
+    """As the tool gets them."""
+    return {name: int(value) for name, value in given.items() if value is not None and name != "thinking"}
 
 
 def filled_by(loadout: Loadout, called: tuple[str, ...], name: str) -> dict[str, Any]:
@@ -123,7 +139,7 @@ def test_what_is_judged_shown_stored_and_run_is_one_and_the_same(
     written: dict[str, Any],
     decisions: list[tuple[str, dict[str, Any]]],
 ) -> None:
-    expected = {**written, **filled_by(loadout, tuple(called), name)}
+    expected = final({**written, **filled_by(loadout, tuple(called), name)})
     decision = decide(State(loadout, called=tuple(called)), replied(ToolCall("c1", name, json.dumps(written))))
     assert shown(decision) == [expected]
     assert in_the_ledger(decision) == [expected]
@@ -139,8 +155,13 @@ def test_what_is_judged_shown_stored_and_run_is_one_and_the_same(
             assert in_the_ledger(decision) == [expected]
         if not decision.state.waiting:
             break
-        decision = decide(decision.state, DecisionsGiven((answer(kind, "c1", edit),)))
-        expected = edit if kind == "edit" else expected
+        given_answer = DecisionsGiven((answer(kind, "c1", edit),))
+        if kind == "edit" and forbidden_by_a_policy(loadout, name, final(edit)):
+            with pytest.raises(Invalid, match="forbids"):
+                decide(decision.state, given_answer)
+            continue
+        decision = decide(decision.state, given_answer)
+        expected = final(edit) if kind == "edit" else expected
         assert in_the_audit_log(decision) == [digest_of(json.dumps(expected))]
         assert in_the_ledger(decision) == [expected]
     if run(decision):
@@ -148,4 +169,6 @@ def test_what_is_judged_shown_stored_and_run_is_one_and_the_same(
         settled = decide(decision.state, ToolSettled("c1", ToolResult("c1", "success", "done")))
         [call] = settled.calls
         assert call.result is not None
-        assert call.edited is None or f"This call ran with: {json.dumps(expected)}" in str(call.result.content)
+        ran_with = json.dumps(expected), json.dumps(expected, separators=(",", ":"))
+        told = [f"This call ran with: {text}" in str(call.result.content) for text in ran_with]
+        assert call.edited is None or any(told)

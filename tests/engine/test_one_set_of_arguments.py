@@ -16,6 +16,7 @@ from engine.house import House, opened
 from engine.test_approvals import inbox, last_returns, waiting
 from holdfast.core.approvals.approval_gate import digest_of
 from holdfast.core.conversation.messages import Approval, ApprovalRequestBody, AssistantBody, ToolResult
+from holdfast.core.errors import Invalid
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.schema.record_tables import decisions, ledger
 from holdfast.testing.script import Call, Say
@@ -40,6 +41,12 @@ def policies_of(random: Random) -> list[dict[str, Any]]:
         value = random.choice(("a", "b", "c"))
         made.append({"tool": "pay", "when": [{"argument": "text", "op": "eq", "value": value}], "then": then})
     return made
+
+
+def denies(policies: list[dict[str, Any]], text: str) -> bool:
+    """Whether the first policy that applies to this text denies the call."""
+    applies = (policy["then"] for policy in policies if policy["when"][0]["value"] == text)
+    return next(applies, None) == "deny"
 
 
 def expected_of(rules: tuple[dict[str, Any], ...], after_first: bool, written: str) -> dict[str, Any]:
@@ -80,7 +87,8 @@ async def play(house: House, random: Random, call_id: str) -> None:
     rules, written = rules_of(random), random.choice(("a", "b", "c"))
     after_first = not any(rule["type"] == "run_first" for rule in rules) and random.random() < 0.5
     expected = expected_of(rules, after_first, written)
-    conversation = await house.agent("first", "pay", tool_rules=rules, approval_policies=policies_of(random))
+    policies = policies_of(random)
+    conversation = await house.agent("first", "pay", tool_rules=rules, approval_policies=policies)
     if after_first:
         house.model.script(Call("first", {"text": "x"}, id=f"{call_id}_first"))
     house.model.script(Call("pay", {"text": written}, id=call_id))
@@ -90,9 +98,13 @@ async def play(house: House, random: Random, call_id: str) -> None:
     for asked in await waiting(house):
         assert json.loads(asked.call.arguments) == expected
         given = a_decision(random, call_id)
+        seen = digest_of(asked.call.arguments)
         if isinstance(given, Approval) and given.arguments is not None:
             expected = json.loads(given.arguments)
-        seen = digest_of(asked.call.arguments)
+            if denies(policies, expected["text"]):
+                with pytest.raises(Invalid, match="forbids"):
+                    await inbox(house).decide(DEFAULT_ACTOR, asked, given, seen_digest=seen, remember=None)
+                given, expected = Approval(call_id, True), json.loads(asked.call.arguments)
         run = await inbox(house).decide(DEFAULT_ACTOR, asked, given, seen_digest=seen, remember=None)
         await house.records(run.id)
     row, audit = rows_of(house, call_id)

@@ -136,7 +136,7 @@ def _model_replied(state: State, happened: ModelReplied) -> Decision:
     written = reply.calls if state.loadout.parallel_calls else reply.calls[:1]
     if not written:
         return _text_only(state, happened)
-    asked = step_calls.with_rule_arguments(state, written)
+    asked = step_calls.with_final_arguments(state, written)
     calls, rulings = step_calls.judge_calls(state.loadout, asked, happened)
     state = replace(state, calls=calls)
     gated = tuple(call.call for call in calls if call.waiting)

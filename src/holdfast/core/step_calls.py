@@ -3,7 +3,7 @@
 The part of the agent loop that is about calls: `core.loop` decides with it, and like the loop it is pure. A call of a
 reply takes this way:
 
-1. `with_rule_arguments` fills in the arguments that tool rules set.
+1. `with_final_arguments` makes the arguments what the tool gets: filled in by tool rules, without empty ones.
 2. `judge_calls` asks the approval gate: run, wait for a person, or denied.
 3. `proceed` starts the allowed calls, in batches. Before a call starts, the rules are checked again.
 4. When no call is left to run, `proceed` stores all results as one message and calls the model.
@@ -13,9 +13,8 @@ reply takes this way:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from holdfast.core import run_limits
 from holdfast.core.approvals.answers import OUTCOME_UNKNOWN, changed_since_asked
@@ -23,7 +22,7 @@ from holdfast.core.approvals.approval_gate import Verdict, judge_call
 from holdfast.core.approvals.binding import void_text
 from holdfast.core.conversation.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
 from holdfast.core.state import Call, CallModel, Decision, Loadout, ModelReplied, Ruling, RunTools, State
-from holdfast.core.tools.call_arguments import merge_arguments
+from holdfast.core.tools.call_arguments import as_the_tool_gets_them, merge_arguments
 from holdfast.core.tools.tool_rules import is_terminal, must_call_a_tool, offered
 
 
@@ -36,14 +35,19 @@ def ask_model(state: State, messages: Sequence[Draft] = ()) -> Decision:
     return Decision(replace(state, calls=(), follow_ups=()), tuple(messages), effects=(effect,))
 
 
-def with_rule_arguments(state: State, asked: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """The calls of a reply with the arguments that tool rules fill in. Only this function fills them in, before a call
-    is judged, shown or stored: its tool gets exactly these arguments, unless a person edits them."""
-    return tuple(_with_rule_arguments(call, state.filled_in(call.name)) for call in asked)
+def with_final_arguments(state: State, asked: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    """The calls of a reply with the arguments that their tools get: with those that a tool rule fills in, and without
+    what is left out before a tool runs. Only this function changes arguments, before a call is judged, shown or stored;
+    after it, only a person can edit them. A client's tool gets what the model wrote."""
+    return tuple(call if call.name in state.loadout.client_names else _final(state, call) for call in asked)
 
 
-def _with_rule_arguments(call: ToolCall, filled: Mapping[str, Any]) -> ToolCall:
-    return replace(call, arguments=merge_arguments(call.arguments, filled)) if filled else call
+def _final(state: State, call: ToolCall) -> ToolCall:
+    filled, tool = state.filled_in(call.name), state.loadout.tools.get(call.name)
+    text = merge_arguments(call.arguments, filled) if filled else call.arguments
+    if tool is not None:
+        text = as_the_tool_gets_them(text, tool.spec.parameters)
+    return call if text == call.arguments else replace(call, arguments=text)
 
 
 def judge_calls(
@@ -59,6 +63,7 @@ def judge_calls(
             client_names=loadout.client_names,
             policies=loadout.policies,
             allowances=loadout.allowances,
+            tool_digest=loadout.tools[tool_call.name].digest if tool_call.name in loadout.tools else "",
         )
         call = _after_verdict(
             loadout, Call(tool_call, happened.step_id, position, "allowed"), verdict, happened.request_id

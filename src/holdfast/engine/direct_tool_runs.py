@@ -17,6 +17,7 @@ from holdfast.core.approvals.policies import parse_policies
 from holdfast.core.conversation.messages import ToolCall
 from holdfast.core.errors import Conflict, Forbidden, NeedsApproval, NotFound
 from holdfast.core.records import Actor, Agent, Tool
+from holdfast.core.tools.call_arguments import as_the_tool_gets_them
 from holdfast.core.tools.tool_rules import parse_rule
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.run.tool_call import attempt, job_for
@@ -39,7 +40,7 @@ class DirectToolRuns:
         tool = next((tool for tool in view.tools if tool.name == name), None)
         if tool is None:
             raise NotFound(f"Tool {name} is not attached to agent {agent_id}")
-        text = json.dumps(dict(arguments))
+        text = as_the_tool_gets_them(json.dumps(dict(arguments)), (tool.json_schema or {}).get("parameters") or {})
         check_gate(view.agent, ToolCall("", name, text))
 
         def job() -> ToolJob:

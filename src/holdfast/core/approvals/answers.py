@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.core.approvals.binding import Changed, change_since, void_text
+from holdfast.core.approvals.policies import judge
 from holdfast.core.conversation.messages import Answer, Approval, ApprovalResponseBody, Draft, ToolResult
 from holdfast.core.errors import AlreadyDecided, Invalid, TellTheModel
 from holdfast.core.state import Call, DecisionsGiven, Loadout, Ruling, State
-from holdfast.core.tools.call_arguments import parse_arguments
+from holdfast.core.tools.call_arguments import arguments_object, as_the_tool_gets_them, parse_arguments
 from holdfast.core.tools.return_clipping import clip_return
 
 NO_PENDING_APPROVAL = (
@@ -116,7 +117,8 @@ def changed_since_asked(loadout: Loadout, call: Call) -> Changed | None:
 
 
 def _checked_edit(loadout: Loadout, call: Call, arguments: str) -> str:
-    """The edited arguments, if they fit the tool's schema; raises `Invalid` otherwise."""
+    """The edited arguments as the tool gets them. Raises `Invalid` if they do not fit its schema, or if a policy denies
+    the call with these arguments: a person can allow what a policy asks about, not what it forbids."""
     tool = loadout.tools.get(call.call.name)
     if tool is None:
         raise Invalid(f"The agent no longer has the tool {call.call.name}, so its arguments cannot be edited.")
@@ -124,7 +126,11 @@ def _checked_edit(loadout: Loadout, call: Call, arguments: str) -> str:
         parse_arguments(arguments, tool.spec.parameters)
     except TellTheModel as error:
         raise Invalid(f"The edited arguments of {call.call.name} do not fit: {error}") from error
-    return arguments
+    edited = as_the_tool_gets_them(arguments, tool.spec.parameters)
+    denied = judge(loadout.policies, call.call.name, arguments_object(edited)).decides
+    if denied is not None and denied.then == "deny":
+        raise Invalid(f"The policy {denied.label!r} forbids {call.call.name} with the edited arguments.")
+    return edited
 
 
 def close_call(call: Call, reason: str) -> Call:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from holdfast.core.approvals.binding import change_since
 from holdfast.core.approvals.policies import Policy, judge
 from holdfast.core.conversation.messages import ToolCall
+from holdfast.core.tools.call_arguments import arguments_object
 from holdfast.core.tools.tool_rules import Rule, needs_approval
 
 GateAction = Literal["run", "ask", "deny"]
@@ -26,11 +27,21 @@ GateAction = Literal["run", "ask", "deny"]
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """A person's standing permission: this tool may run in this conversation, with any arguments or exactly these."""
+    """A person's standing permission: this tool may run in this conversation, with any arguments or exactly these.
+
+    It is for the tool as the person knew it: `tool_digest` is the digest of the call that was approved with it. When
+    the tool or its secrets change, the person is asked again."""
 
     id: str
     tool_name: str
+    tool_digest: str | None
     arguments_digest: str | None = None
+
+    def covers(self, call: ToolCall, tool_digest: str) -> bool:
+        if self.tool_name != call.name or not self.tool_digest:
+            return False
+        is_same_tool = change_since(self.tool_digest, tool_digest) is None
+        return is_same_tool and self.arguments_digest in (None, digest_of(call.arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,7 @@ def judge_call(
     client_names: frozenset[str],
     policies: tuple[Policy, ...],
     allowances: tuple[Allowance, ...],
+    tool_digest: str = "",
 ) -> Verdict:
     if call.name in client_names:
         return Verdict("ask", client_side=True)
@@ -62,7 +74,7 @@ def judge_call(
     if call.name not in needs_approval(rules):
         return Verdict("run", shadows=shadows)
     for allowance in allowances:
-        if allowance.tool_name == call.name and allowance.arguments_digest in (None, digest_of(call.arguments)):
+        if allowance.covers(call, tool_digest):
             return Verdict("run", by=f"allowance:{allowance.id}", shadows=shadows)
     return Verdict("ask", shadows=shadows)
 
@@ -74,17 +86,13 @@ def depends_on_arguments(name: str, policies: tuple[Policy, ...], allowances: tu
     )
 
 
-def arguments_object(arguments: str) -> Mapping[str, Any] | None:
-    """The arguments as a JSON object, or None if the text is not one."""
-    try:
-        value = json.loads(arguments) if arguments.strip() else {}
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def digest_of(arguments: str) -> str:
     """A digest of the arguments that does not depend on whitespace or the order of keys."""
-    value = arguments_object(arguments)
-    text = arguments if value is None else json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    try:
+        value = json.loads(arguments) if arguments.strip() else {}
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        text = arguments
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,8 +1,11 @@
 """Parses and validates the JSON arguments that a model wrote for a tool call.
 
-The engine calls `parse_arguments` before a call runs; a person who has to approve the call sees the same text. Every
-fault raises `TellTheModel` with a text that says which argument is wrong and how, so that the model can correct it.
-`merge_arguments` adds the arguments that a tool rule fills in.
+The engine calls `parse_arguments` before a call runs. Every fault raises `TellTheModel` with a text that says which
+argument is wrong and how, so that the model can correct it.
+
+`merge_arguments` adds the arguments that a tool rule fills in, and `as_the_tool_gets_them` writes the arguments out as
+they are after all checks. The loop uses both on each call of a reply, so that what is judged, shown and stored is what
+the tool gets.
 
 `json_schema` checks the values against the tool's schema. This file checks the text: size, depth, duplicate names,
 characters that cannot be stored. Nothing is ever evaluated, and nothing is corrected that would change the meaning.
@@ -18,6 +21,7 @@ from holdfast.core.errors import TellTheModel
 from holdfast.core.tools.json_schema import Checker
 
 MAX_CHARACTERS = 1024 * 1024
+MAX_VALUES = 60_000  # by the commas between them; those in texts count too, but texts have far fewer
 MAX_DEPTH = 64
 MAX_FAULTS_SHOWN = 5
 # Argument names that models add because other systems ask for them; dropped unless the schema has them.
@@ -26,8 +30,10 @@ _IGNORED_NAMES = frozenset({"request_heartbeat", "inner_thoughts", "thinking"})
 
 def parse_arguments(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The checked arguments. `schema` is a tool's schema (`{"name", "parameters"}`) or just its parameters."""
-    parameters = _parameters(schema)
-    given = _loaded(text)
+    return _checked(_loaded(text), _parameters(schema))
+
+
+def _checked(given: dict[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
     known = parameters.get("properties", {})
     kept = {name: value for name, value in given.items() if name in known or name not in _IGNORED_NAMES}
     checker = Checker(parameters)
@@ -47,7 +53,33 @@ def merge_arguments(text: str, filled: Mapping[str, Any]) -> str:
         given = _loaded(text)
     except TellTheModel:
         return text
-    return json.dumps(given | dict(filled), ensure_ascii=False, separators=(",", ":"))
+    return _written(given | dict(filled))
+
+
+def _written(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+
+
+def as_the_tool_gets_them(text: str, schema: Mapping[str, Any]) -> str:
+    """The text with the conversions that `parse_arguments` makes: null for an optional argument means that it is left
+    out, 3.0 for an integer is 3, and names that only other systems ask for are dropped. A text that has none of these
+    stays as the model wrote it, and so does one that will be refused."""
+    try:
+        given = _loaded(text)
+        checked = _checked(given, _parameters(schema))
+    except TellTheModel:
+        return text
+    written = _written(checked)
+    is_encoded_twice = text.lstrip().startswith('"')
+    return written if is_encoded_twice or written != _written(given) else text
+
+
+def arguments_object(text: str) -> Mapping[str, Any] | None:
+    """The arguments as a JSON object; None if they are none that a tool could get."""
+    try:
+        return _loaded(text)
+    except TellTheModel:
+        return None
 
 
 def _parameters(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -60,6 +92,8 @@ def _loaded(text: str) -> dict[str, Any]:
     more, since some models encode twice."""
     if len(text) > MAX_CHARACTERS:
         raise TellTheModel(f"The arguments are larger than {MAX_CHARACTERS} characters; send less.")
+    if text.count(",") > MAX_VALUES:
+        raise TellTheModel(f"The arguments have more than {MAX_VALUES} values; send less.")
     if not text.strip():
         return {}
     value = _json(text)

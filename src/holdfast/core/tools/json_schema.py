@@ -4,9 +4,9 @@
 required, additionalProperties, items, anyOf, oneOf, allOf, the usual bounds, pattern, and $ref into the schema itself;
 every other keyword is ignored. All faults are collected, each with its place, so that the model can fix them at once.
 
-A schema can cause unbounded work (nested options that refer to each other, long lists of names), and this runs in the
-server. So one check takes at most `MAX_STEPS`; after that the arguments are refused. `schema_patterns` limits the work
-of regular expressions.
+A schema can cause unbounded work (nested options that refer to each other, long references, long lists of names), and
+this runs in the server. So one check takes at most `MAX_STEPS`, each of a few microseconds; after that the arguments
+are refused. `schema_patterns` limits the work of regular expressions.
 
 Two values are converted because nothing is lost: 3.0 for an integer becomes 3, and null for an optional property that
 does not accept null means that it was left out (strict mode makes models write that). Nothing else is converted.
@@ -14,6 +14,7 @@ does not accept null means that it was left out (strict mode makes models write 
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
@@ -22,7 +23,10 @@ from holdfast.core.tools import schema_patterns
 MAX_REFERENCE_DEPTH = 100
 MAX_STEPS = 20_000  # about a tenth of a second; models do not write values with so many parts
 PATTERN_STEPS_PER_STEP = 500  # how many steps of `schema_patterns` take as long as one step here
+CHARACTERS_PER_STEP = 2_000  # how many characters are compared in one step
+FAULT_STEPS = 20  # what it takes to put a fault into words
 MAX_FAULT_CHARACTERS = 500  # the faults of nested options contain each other
+MAX_SHOWN_CHARACTERS = 100  # of one value in a fault
 
 Schema = Mapping[str, Any]
 
@@ -46,11 +50,18 @@ class StepBudget:
 
     def __init__(self) -> None:
         self._left = MAX_STEPS
+        self._compiled: set[str] = set()
 
     def take(self, count: int) -> None:
         self._left -= count
         if self._left < 0:
             raise StepBudgetExceeded
+
+    def take_compiling(self, pattern: str) -> None:
+        """The cost of compiling a pattern, once in this check: `re` keeps those that it has compiled."""
+        if pattern not in self._compiled:
+            self._compiled.add(pattern)
+            self.take(schema_patterns.compile_steps(pattern))
 
 
 class Checker:
@@ -102,12 +113,15 @@ class Checker:
         return value
 
     def _fault(self, place: str, what: str) -> None:
+        self._steps.take(FAULT_STEPS)
         fault = f"{place or 'the arguments'} {what}"
         self.faults.append(fault if len(fault) <= MAX_FAULT_CHARACTERS else f"{fault[:MAX_FAULT_CHARACTERS]}…")
 
     def _check_ref(self, value: Any, schema: Schema, place: str, depth: int) -> Any:
         target: Any = self._root
-        for step in str(schema["$ref"]).removeprefix("#").split("/")[1:]:
+        reference = str(schema["$ref"])
+        self._steps.take(reference.count("/"))
+        for step in reference.removeprefix("#").split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             target = target.get(name) if isinstance(target, Mapping) else None
         if target is None or depth > MAX_REFERENCE_DEPTH:
@@ -131,12 +145,14 @@ class Checker:
 
     def _check_choice(self, value: Any, schema: Schema, place: str) -> None:
         choices = schema.get("enum")
+        if isinstance(value, str):
+            self._steps.take(len(value) // CHARACTERS_PER_STEP)
         if isinstance(choices, list):
             self._steps.take(len(choices))
         if isinstance(choices, list) and not any(_same(value, choice) for choice in choices):
             self._fault(place, f"must be one of {_listed(choices)}")
         if "const" in schema and not _same(value, schema["const"]):
-            self._fault(place, f"must be {schema['const']!r}")
+            self._fault(place, f"must be {_shown(schema['const'])}")
 
     def _check_combined(self, value: Any, schema: Schema, place: str, depth: int) -> Any:
         for part in schema.get("allOf") or []:
@@ -170,7 +186,7 @@ class Checker:
         pattern = schema.get("pattern")
         if not isinstance(pattern, str):
             return
-        self._steps.take(min(len(pattern), schema_patterns.MAX_PATTERN_CHARACTERS) // 2)  # the cost of compiling it
+        self._steps.take_compiling(pattern)
         if (most := schema_patterns.steps(pattern, len(value))) > schema_patterns.MAX_STEPS:
             return
         self._steps.take(most // PATTERN_STEPS_PER_STEP)
@@ -200,7 +216,7 @@ class Checker:
 
     def _check_object(self, value: dict[str, Any], schema: Schema, place: str, depth: int) -> dict[str, Any]:
         properties = schema.get("properties") or {}
-        required = schema.get("required") or []
+        required = dict.fromkeys(name for name in schema.get("required") or () if isinstance(name, str))
         self._steps.take(len(required))
         extra = schema.get("additionalProperties", True)
         checked: dict[str, Any] = {}
@@ -243,5 +259,16 @@ def _same(value: Any, other: Any) -> bool:
 
 
 def _listed(choices: list[Any]) -> str:
-    shown = ", ".join(repr(choice) for choice in choices[:20])
+    shown = ", ".join(_shown(choice) for choice in choices[:20])
     return f"{shown}, …" if len(choices) > 20 else shown or "no names"
+
+
+def _shown(value: Any) -> str:
+    """A value in a fault, cut before it is written out: it may be as long as the tool's schema."""
+    if isinstance(value, str) and len(value) > MAX_SHOWN_CHARACTERS:
+        return f"{value[:MAX_SHOWN_CHARACTERS]!r}…"
+    return _SHORT.repr(value) if isinstance(value, list | dict) else repr(value)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = MAX_SHOWN_CHARACTERS

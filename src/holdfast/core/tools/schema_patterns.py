@@ -13,6 +13,7 @@ from functools import lru_cache
 
 MAX_STEPS = 50_000  # half a millisecond at the worst
 MAX_PATTERN_CHARACTERS = 200
+WIDE_CLASS_STEPS = 1_000  # steps of `json_schema` for compiling a class with characters beyond Latin-1: a millisecond
 
 _TOKEN = re.compile(
     r"""
@@ -35,6 +36,14 @@ def matches(pattern: str, text: str) -> bool | None:
         return re.search(pattern, text) is not None
     except (re.error, RecursionError, OverflowError):
         return None
+
+
+def compile_steps(pattern: str) -> int:
+    """What compiling the pattern takes, in steps of `json_schema`. A long pattern is not compiled at all."""
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        return 0
+    is_wide = not pattern.isascii() or "\\" in pattern
+    return len(pattern) // 2 + (pattern.count("[") * WIDE_CLASS_STEPS if is_wide else 0)
 
 
 @lru_cache(maxsize=1024)

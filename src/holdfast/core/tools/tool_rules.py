@@ -100,24 +100,34 @@ def _allowed_by(rule: Rule, available: set[str], called: Sequence[str], last_res
 
 def _conditional(rule: Rule, available: set[str], last_result: str | None) -> set[str]:
     """The child for the last result; the default child if no key matches."""
-    for key, child in rule.outputs.items():
-        if last_result is not None and _same_output(key, last_result):
-            return {child}
+    if last_result is not None and rule.outputs:
+        plain, value = last_result.strip().lower(), _json_value(last_result)
+        for key, child in rule.outputs.items():
+            if key == last_result or key.lower() == plain or _same_value(_json_value(key), value):
+                return {child}
     if rule.default_child:
         return {rule.default_child}
     return set() if rule.require_output else available
 
 
-def _same_output(key: str, result: str) -> bool:
-    """Whether the result matches the key. Keys are text: `True`, `true` and `"true"` are equal, and so are 1 and
-    1.0."""
-    if key == result or key.lower() == result.strip().lower():
-        return True
+_NO_JSON = object()
+
+
+def _json_value(text: str) -> Any:
+    """The text as JSON, whatever its case: `True`, `true` and `"true"` are equal, and so are 1 and 1.0."""
     try:
-        wanted, given = json.loads(key.lower()), json.loads(result.lower())
-    except ValueError:
+        return json.loads(text.lower())
+    except (ValueError, RecursionError):
+        return _NO_JSON
+
+
+def _same_value(wanted: Any, given: Any) -> bool:
+    if wanted is _NO_JSON or given is _NO_JSON or isinstance(wanted, bool) != isinstance(given, bool):
+        return False  # true is not 1
+    try:
+        return bool(wanted == given)
+    except RecursionError:
         return False
-    return bool(wanted == given) and isinstance(wanted, bool) == isinstance(given, bool)  # true is not 1
 
 
 def must_call_a_tool(rules: Sequence[Rule], available: Sequence[str], called: Sequence[str]) -> bool:

@@ -222,7 +222,8 @@ def _cut_context(connection: Connection, change: Change) -> None:
 
 
 def _write_allowances(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
-    """Store the standing permissions that a person gave together with this decision."""
+    """Store the standing permissions that a person gave together with this decision, for the tools as they were."""
+    digests = {ruling.call.call.name: ruling.call.digest for ruling in change.rulings}
     rows = [
         {
             "id": new_id("allowance"),
@@ -231,6 +232,7 @@ def _write_allowances(connection: Connection, run: dict[str, Any], change: Chang
             "conversation_id": change.conversation_id,
             "tool_name": tool_name,
             "arguments_digest": digest,
+            "tool_digest": digests.get(tool_name),
             "created_at": now,
             "created_by": change.decided_by,
         }

@@ -36,9 +36,9 @@ _AGENT: BindParameter[str] = bindparam("agent_id")
 
 _CONVERSATION = select(conversations).where(conversations.c.id == _HERE, conversations.c.deleted_at.is_(None))
 _AGENT_ROW = select(agents).where(agents.c.id == _AGENT)
-_ALLOWANCES = select(allowances.c.id, allowances.c.tool_name, allowances.c.arguments_digest).where(
-    allowances.c.conversation_id == _HERE, allowances.c.revoked_at.is_(None)
-)
+_ALLOWANCES = select(
+    allowances.c.id, allowances.c.tool_name, allowances.c.tool_digest, allowances.c.arguments_digest
+).where(allowances.c.conversation_id == _HERE, allowances.c.revoked_at.is_(None))
 _TOOLS = (
     select(tools)
     .join(agent_tools, agent_tools.c.tool_id == tools.c.id)

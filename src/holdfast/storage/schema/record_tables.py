@@ -334,6 +334,7 @@ allowances = Table(
     owned_by("conversations", "conversation_id"),
     Column("tool_name", String, nullable=False),
     Column("arguments_digest", String),
+    Column("tool_digest", String),  # null in rows of versions that did not bind allowances to the tool
     Column("created_at", Moment, nullable=False),
     Column("created_by", String),
     Column("revoked_at", Moment),
