@@ -38,6 +38,7 @@ CORE_MAY_IMPORT = {
     "operator",
     "posixpath",
     "re",
+    "reprlib",
     "string",
     "textwrap",
     "types",

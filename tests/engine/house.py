@@ -127,9 +127,11 @@ class House:
 
     async def kinds(self, conversation_id: str) -> list[str]:
         """The conversation's messages, by kind."""
-        found = await self.history.messages(
-            DEFAULT_ACTOR, MessageScope(conversation_id=conversation_id), Page(limit=1000, order="asc")
-        )
+        found = (
+            await self.history.messages(
+                DEFAULT_ACTOR, MessageScope(conversation_id=conversation_id), Page(limit=1000, order="asc")
+            )
+        ).messages
         return [type(message.body).__name__.removesuffix("Body") for message in found]
 
 

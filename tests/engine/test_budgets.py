@@ -93,9 +93,11 @@ async def test_time_that_is_over_stops_a_reply_and_keeps_what_was_seen(database_
         assert (await records)[-2]["stop_reason"] == "max_steps"
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert after.metadata["budget"]["kind"] == "seconds"
-        listed = await house.history.messages(
-            DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=10, order="asc")
-        )
+        listed = (
+            await house.history.messages(
+                DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=10, order="asc")
+            )
+        ).messages
         body = listed[-1].body
         assert isinstance(body, AssistantBody)
         assert (plain_text(body.parts), body.interrupted) == ("half a sentence", True)
@@ -123,9 +125,11 @@ async def test_time_that_is_over_kills_a_tool_and_tells_the_model(database_url: 
         await clock.advance(5)
         await killed.wait()
         assert (await records)[-2]["budget"]["kind"] == "seconds"
-        listed = await house.history.messages(
-            DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=10, order="asc")
-        )
+        listed = (
+            await house.history.messages(
+                DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=10, order="asc")
+            )
+        ).messages
         body = listed[-1].body
         assert isinstance(body, ToolReturnsBody)
         assert body.results[0].status == "error"

@@ -32,7 +32,9 @@ async def check_cancelled(house: House, run: Run, conversation: str, *, in_conte
     situation = await house.deps.store.situation(conversation)
     assert situation.agent.last_stop_reason == "cancelled"
     assert situation.calls == ()
-    stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100))
+    stored = (
+        await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100))
+    ).messages
     kept = {m.id for m in situation.context or ()}
     assert ({m.id for m in stored} == kept) is in_context
     stops = [r["stop_reason"] for r in await house.records(run.id) if r["message_type"] == "stop_reason"]
@@ -45,7 +47,9 @@ async def check_cancelled(house: House, run: Run, conversation: str, *, in_conte
 
 async def check_ids_agree(house: House, conversation: str) -> None:
     """What is stored is what is in the context."""
-    stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100))
+    stored = (
+        await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100))
+    ).messages
     assert [m.id for m in reversed(stored)] == list(await house.conversations.context_ids(conversation))
 
 

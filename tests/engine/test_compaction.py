@@ -286,9 +286,11 @@ async def test_what_was_compacted_away_stays_listed_and_searchable(database_url:
         house.model.script(Say("they talked"))
         await house.maintenance.compact(conversation, {"mode": "all"})
         assert "swordfish" not in str(await context_of(house, conversation))
-        listed = await house.history.messages(
-            DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100, order="asc")
-        )
+        listed = (
+            await house.history.messages(
+                DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100, order="asc")
+            )
+        ).messages
         assert "swordfish" in str(listed[1].body)
         hits = await SqlMessageSearch(house.database).search_messages(
             org_id=DEFAULT_ACTOR.org_id,

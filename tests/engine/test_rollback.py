@@ -25,7 +25,9 @@ async def a_turn_before(house: House, conversation: str) -> list[str]:
 
 async def returned_in(house: House, run: Run) -> list[tuple[str, str]]:
     """The results that the history of the run has: by call, how each ended."""
-    stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(run_id=run.id), Page(limit=100, order="asc"))
+    stored = (
+        await house.history.messages(DEFAULT_ACTOR, MessageScope(run_id=run.id), Page(limit=100, order="asc"))
+    ).messages
     returns = [m.body for m in stored if isinstance(m.body, ToolReturnsBody)]
     return [(result.call_id, result.status) for body in returns for result in body.results]
 

@@ -20,7 +20,7 @@ from holdfast.testing.script import Call, Say
 
 async def stored_ids(house: House, conversation: str) -> list[str]:
     page = Page(limit=100, order="asc")
-    stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), page)
+    stored = (await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), page)).messages
     return [message.id for message in stored]
 
 
@@ -32,7 +32,9 @@ async def told(house: House, conversation: str) -> list[str]:
 
 async def left_behind(house: House, run: Run) -> list[str]:
     """What is stored of a run."""
-    stored = await house.history.messages(DEFAULT_ACTOR, MessageScope(run_id=run.id), Page(limit=100, order="asc"))
+    stored = (
+        await house.history.messages(DEFAULT_ACTOR, MessageScope(run_id=run.id), Page(limit=100, order="asc"))
+    ).messages
     return [plain_text(m.body.parts) for m in stored if isinstance(m.body, UserBody)]
 
 

@@ -207,6 +207,26 @@ async def floods(method: str, message: dict[str, Any], writer: asyncio.StreamWri
     await writer.drain()
 
 
+def many_values(message: dict[str, Any]) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"content": [0] * 300_000}})
+
+
+async def answers_many_values(method: str, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    answer(writer, many_values(message))
+
+
+async def streams_many_values(method: str, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    """In an event after a small one, which does not count."""
+    answer(writer, f": {'x,' * 150_000}\n\ndata: {many_values(message)}\n\n", kind=SSE)
+
+
+async def streams_many_events(method: str, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    """Each is small, and together they are larger than an answer may be."""
+    error = {"code": -32602, "message": "no such tool"}
+    last = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error})
+    answer(writer, f": {'x,' * 50_000}\n\n" * 20 + f"data: {last}\n\n", kind=SSE)
+
+
 async def explodes(method: str, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
     answer(writer, BOMB, content_encoding="gzip")
 
@@ -256,6 +276,9 @@ async def test_a_server_that_is_none_is_a_failure_in_time(says: Says, kind: McpK
         (breaks_off, "MCP", True),
         (floods, "larger than", True),
         (explodes, "compressed", True),
+        (answers_many_values, "more than 200000 values", True),
+        (streams_many_values, "MCP", True),
+        (streams_many_events, "no such tool", False),
         (answers_nonsense, "not MCP", True),
         (refuses, "no such tool", False),
     ],

@@ -62,14 +62,14 @@ async def site() -> AsyncIterator[Site]:
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Fake DNS answers; other names are resolved by the system."""
     known: dict[str, list[str]] = {}
-    ask = asyncio.BaseEventLoop.getaddrinfo
+    ask = socket.getaddrinfo
 
-    async def answer(loop: Any, host: Any, port: Any, **options: Any) -> Any:
+    def answer(host: Any, port: Any, *arguments: Any, **options: Any) -> Any:
         if host not in known:
-            return await ask(loop, host, port, **options)
+            return ask(host, port, *arguments, **options)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in known[host]]
 
-    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", answer)
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
     return known
 
 

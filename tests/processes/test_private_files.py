@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +121,13 @@ def test_a_tool_folder_with_the_servers_files_is_refused(tmp_path: Path, tools: 
     told = holdfast("doctor", **given)
     assert told.returncode == 1
     assert "HOLDFAST_TOOL_FOLDERS" in told.stdout
+
+
+@pytest.mark.parametrize("folder", [sys.prefix, sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), "/"])
+def test_a_tool_folder_with_code_that_the_server_runs_is_refused(tmp_path: Path, folder: str) -> None:
+    refused = holdfast("serve", HOLDFAST_DATA_DIR=str(tmp_path / "data"), HOLDFAST_TOOL_FOLDERS=folder)
+    assert refused.returncode == 1
+    assert "include code that this server runs" in refused.stderr
 
 
 def test_a_tool_folder_in_another_one_is_refused(tmp_path: Path) -> None:

@@ -44,3 +44,10 @@ def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 10)
     with pytest.raises(ModelError, match="more than 10 bytes"):
         split(b"data: " + b"x" * 20)
+
+
+def test_an_event_of_very_many_values_is_refused_before_it_is_parsed() -> None:
+    values = b"0," * (sse.MAX_EVENT_VALUES + 1)
+    for stream in (b"data: [" + values + b"0]\n\n", b"data: [" + values + b"0]"):
+        with pytest.raises(ModelError, match="more than 300000 values"):
+            split(stream)

@@ -151,7 +151,7 @@ async def test_a_run_cannot_be_deleted_while_its_turn_waits_for_another_answer(d
         with pytest.raises(Conflict):
             await house.history.delete_run(DEFAULT_ACTOR, answering.id)
         scope = MessageScope(run_id=answering.id)
-        assert len(await house.history.messages(DEFAULT_ACTOR, scope, Page())) == 1
+        assert len((await house.history.messages(DEFAULT_ACTOR, scope, Page())).messages) == 1
 
 
 async def test_the_hidden_ancestor_of_a_reset_is_not_listed(database_url: str) -> None:

@@ -5,12 +5,14 @@ object from stdin: the calls, run one after the other unless `at_once`, and what
 object: the tier, what the calls returned, and facts about this process and its files before and after.
 
 In arguments of calls `$PORT` is a port of this process that never responds, `$PID` its pid, `$FOLDER` a folder of its
-own, and `$SOCKET` a datagram socket in it. `shared` is a folder that tools may write to.
+own, and `$SOCKET` a datagram socket in it. With `system_v`, `$SYSTEM_V_…` are the numbers of its shared memory, queue
+and semaphores, and the report says which of them are left. `shared` is a folder that tools may write to.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import resource
@@ -45,6 +47,30 @@ def _facts(folder: Path) -> dict[str, Any]:
     }
 
 
+class SystemV:
+    """Shared memory, a message queue with a message, and semaphores of this user."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self.memory = self._libc.shmget(0, 4096, 0o1600)
+        self.queue = self._libc.msgget(0, 0o1600)
+        self.semaphores = self._libc.semget(0, 1, 0o1600)
+        assert min(self.memory, self.queue, self.semaphores) >= 0, os.strerror(ctypes.get_errno())
+        self._libc.msgsnd(self.queue, ctypes.create_string_buffer(b"\1\0\0\0\0\0\0\0mail"), 4, 0)
+
+    def remove(self) -> list[str]:
+        """Remove them. Which of them were still there, and as they were?"""
+        text = ctypes.create_string_buffer(64)
+        unread = self._libc.msgrcv(self.queue, text, 8, 0, 0o4000) == 4
+        unchanged = self._libc.semctl(self.semaphores, 0, 12) == 0
+        there = {
+            "memory": self._libc.shmctl(self.memory, 0, None) == 0,
+            "queue": self._libc.msgctl(self.queue, 0, None) == 0 and unread,
+            "semaphores": self._libc.semctl(self.semaphores, 0, 0) == 0 and unchanged,
+        }
+        return [name for name, is_there in there.items() if is_there]
+
+
 class LoopLag:
     """Measures the longest time for which the event loop was blocked."""
 
@@ -74,6 +100,10 @@ async def host(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         "$FOLDER": str(folder),
         "$SOCKET": str(folder / "socket"),
     }
+    system_v = SystemV() if request.get("system_v") else None
+    if system_v is not None:
+        numbers = {"MEMORY": system_v.memory, "QUEUE": system_v.queue, "SEMAPHORES": system_v.semaphores}
+        substitutions |= {f"$SYSTEM_V_{name}": number for name, number in numbers.items()}
     toolbox = ProcessToolbox(
         scratch_root=scratch, network=request.get("network", "none"), resolve=_resolve, writable=shared
     )
@@ -108,6 +138,7 @@ async def host(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         "after": _facts(folder),
         "received": received,
         "left": left,
+        "system_v": system_v.remove() if system_v is not None else [],
         "left_after_close": os.listdir(scratch),
     }
 

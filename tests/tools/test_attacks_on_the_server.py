@@ -202,6 +202,59 @@ def test_a_tool_changes_nothing_of_the_servers_process_or_files(server: Server) 
     assert done == set()
 
 
+CUT_OFF = """
+import os
+def tool(folder: str) -> list:
+    key = folder + "/encryption.key"
+    done = []
+    for name, attempt in {
+        "truncate": lambda: os.truncate(key, 0),
+        "open to read": lambda: os.open(key, os.O_RDONLY | os.O_TRUNC),
+        "open nothing": lambda: os.open(key, os.O_PATH | os.O_TRUNC),
+    }.items():
+        try:
+            attempt()
+            done.append(name)
+        except OSError:
+            pass
+    with open("own", "w") as file:
+        file.write("long")
+    with open("own", "w") as file:
+        file.write("new")
+    return [open("own").read()]
+"""
+
+
+def test_a_tool_cannot_empty_a_file_that_it_may_not_write(server: Server) -> None:
+    """The fixture compares the file. Tools shorten their own files all the same."""
+    assert results(server({"source": CUT_OFF, "arguments": {"folder": "$FOLDER"}})) == [["new"]]
+
+
+# What System V knows by number is outside all folders. Removing needs no more than the number and the same user.
+IN_SYSTEM_V = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def tool(memory: int, queue: int, semaphores: int) -> list:
+    text = ctypes.create_string_buffer(64)
+    done = {
+        "memory is mapped": ctypes.c_long(libc.shmat(memory, None, 0)).value,
+        "memory is removed": libc.shmctl(memory, 0, None),
+        "queue is read": libc.msgrcv(queue, text, 8, 0, 0o4000),
+        "queue is removed": libc.msgctl(queue, 0, None),
+        "semaphore is set": libc.semctl(semaphores, 0, 16, 7),
+        "semaphores are removed": libc.semctl(semaphores, 0, 0),
+    }
+    return [name for name, result in done.items() if result != -1]
+"""
+
+
+def test_a_tool_reaches_nothing_of_the_servers_user_in_system_v(server: Server) -> None:
+    arguments = {"memory": "$SYSTEM_V_MEMORY", "queue": "$SYSTEM_V_QUEUE", "semaphores": "$SYSTEM_V_SEMAPHORES"}
+    seen = server({"source": IN_SYSTEM_V, "arguments": arguments}, system_v=True)
+    assert results(seen) == [[]]
+    assert seen["system_v"] == ["memory", "queue", "semaphores"]
+
+
 COPY = """
 import os, shutil, stat
 def tool() -> bool:
@@ -283,6 +336,10 @@ def tool() -> list:
         "list of rights": listed,
         "attribute": lambda: os.setxattr(".", "user.x", b"x"),
         "hide from measuring": lambda: call(libc.prctl(4, 0, 0, 0, 0)),
+        "rules of landlock": lambda: call(libc.syscall(444, ctypes.byref(ctypes.c_uint64(1)), 8, 0)),
+        "shared memory of System V": lambda: call(libc.shmget(0, 4096, 0o1600)),
+        "queue of System V": lambda: call(libc.msgget(0, 0o1600)),
+        "semaphores of System V": lambda: call(libc.semget(0, 1, 0o1600)),
     }
     done = []
     for name, attempt in tries.items():
@@ -343,6 +400,22 @@ def test_a_tool_cannot_get_memory_that_no_process_owns(server: Server) -> None:
     assert results(server({"source": UNSEEN_MEMORY})) == [[]]
 
 
+# Starts programs one after the other and side by side, as builds do. The kernel hides each for an instant.
+MANY_PROGRAMS = """
+import subprocess
+def tool() -> int:
+    ended = 0
+    for _ in range(40):
+        running = [subprocess.Popen(["/bin/true"]) for _ in range(8)]
+        ended += sum(process.wait() == 0 for process in running)
+    return ended
+"""
+
+
+def test_a_tool_that_starts_many_programs_is_not_taken_for_one_that_hides(server: Server) -> None:
+    assert results(server({"source": MANY_PROGRAMS}, {"source": MANY_PROGRAMS})) == [320, 320]
+
+
 @pytest.mark.parametrize("source", [PRIVATE_MEMORY, BUFFERS], ids=["of processes", "buffers of sockets"])
 def test_memory_of_all_processes_counts_together(server: Server, source: str) -> None:
     seen = server({"source": source, "limits": {"memory_bytes": LIMIT, "wall_seconds": 50}})
@@ -390,7 +463,24 @@ def tool() -> None:
 """
 
 
-@pytest.mark.parametrize("source", [NAMELESS, MAPPED, UNLISTABLE], ids=["nameless", "mapped", "unlistable"])
+# Each file is sent to the other end of a pair of sockets and closed: then no process has it open, no folder lists it.
+ON_THE_WAY = """
+import os, socket, time
+def tool() -> None:
+    one, other = socket.socketpair()
+    for number in range(80):
+        with open("file", "wb") as file:
+            file.write(b"x" * 30_000_000)
+            file.flush()
+            socket.send_fds(one, [b"x"], [file.fileno()])
+        os.unlink("file")
+    time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize(
+    "source", [NAMELESS, MAPPED, UNLISTABLE, ON_THE_WAY], ids=["nameless", "mapped", "unlistable", "on the way"]
+)
 def test_files_that_cannot_be_found_by_walking_count(server: Server, source: str) -> None:
     content = server({"source": source, "limits": {"wall_seconds": 20}})["outcomes"][0][1]
     assert any(words in content for words in ("No space left", "wrote more than", "could not be measured")), content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -126,3 +127,17 @@ def test_the_beginning_of_a_very_long_secret_is_found_at_a_cut_in_no_time() -> N
     secret = "ab" * 200_000
     cut = "x" + secret[:300_000] + " ... (truncated)"
     assert redacted_text(cut, {"KEY": secret}) == "x ... (truncated)"
+
+
+def test_as_many_and_as_long_secrets_as_an_agent_may_have_are_searched_for_in_bounded_time() -> None:
+    """All of them begin alike, and so does all of the text."""
+    secrets = {f"KEY_{number}": "ab" * 2_000 + f"{number:03}" for number in range(200)}
+    text = "ab" * 500_000
+    began = time.thread_time()
+    assert redacted_text(text, secrets) == text
+    assert time.thread_time() - began < 10
+
+
+def test_secrets_that_overlap_leave_nothing_of_either() -> None:
+    assert redacted_text("<one-and-two-and-three>", {"A": "one-and-two", "B": "two-and-three"}) == "<[A][B]>"
+    assert redacted_text("xx12345678xx", {"A": "12345678", "B": "x12345678"}) == "x[B]xx"

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from sqlalchemy.engine import make_url
 
+import holdfast
 from holdfast.settings import Settings
 from holdfast.storage.encryption import KEY_FILE
 from holdfast.tools.inside.confinement import SYSTEM_DIRECTORIES
@@ -95,8 +96,9 @@ def _restrict(path: Path, most: int) -> None:
 
 
 def check_tool_folders(settings: Settings) -> None:
-    """Raise `CannotStart` if a folder that tools can write to contains private files or is inside a private folder, or
-    if one such folder is inside another: a tool could replace the inner one with a link to any place."""
+    """Raise `CannotStart` if a folder that tools can write to contains private files or is inside a private folder; if
+    it contains code that the server runs; or if one such folder is inside another, because a tool could replace the
+    inner one with a link to any place."""
     folders = settings.tool_folders or ()
     for outer, inner in itertools.permutations(folders, 2):
         if inner.resolve().is_relative_to(outer.resolve()):
@@ -105,12 +107,26 @@ def check_tool_folders(settings: Settings) -> None:
                 "files. Name only the outer one, or folders beside each other."
             )
     for folder in folders:
+        for code in _code_of_the_server():
+            if _overlap(folder, code):
+                raise CannotStart(
+                    f"HOLDFAST_TOOL_FOLDERS names {folder}, where every tool can change files, and that would include "
+                    f"code that this server runs: {code}. Name another folder."
+                )
         for private in _private(settings):
             if _overlap(folder, private):
                 raise CannotStart(
                     f"HOLDFAST_TOOL_FOLDERS names {folder}, where every tool can read and change files, and that would "
                     f"include the server's own: {private}. Name another folder, or move these files."
                 )
+
+
+def _code_of_the_server() -> Iterator[Path]:
+    """Where this server's own code and its libraries are."""
+    if sys.prefix != sys.base_prefix:  # a virtual environment, and not all of /usr
+        yield Path(sys.prefix)
+    yield from map(Path, (sys.executable, sysconfig.get_path("purelib"), sysconfig.get_path("stdlib")))
+    yield Path(holdfast.__file__).parent
 
 
 def hidden_from_tools(settings: Settings) -> list[Path]:

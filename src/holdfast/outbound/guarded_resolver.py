@@ -7,11 +7,11 @@ name (`0x7f.1`, `2130706433`) are resolved by the system like any name, so the a
 
 from __future__ import annotations
 
-import asyncio
 import socket
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from holdfast.outbound.name_lookups import NameLookups
 from holdfast.outbound.public_addresses import is_public
 from holdfast.ports.outbound import AddressRefused, Unreachable
 
@@ -28,12 +28,12 @@ def check_address(text: str, named: str) -> None:
 class GuardedResolver(AbstractResolver):
     def __init__(self, *, allow_private: bool) -> None:
         self._allow_private = allow_private
+        self._lookups = NameLookups()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+        found = await self._lookups.getaddrinfo(host, port, family)
         results: list[ResolveResult] = []
         for kind, _, proto, _, socket_address in found:
             address = str(socket_address[0])

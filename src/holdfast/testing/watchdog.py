@@ -142,7 +142,7 @@ class Watchdog:
 
 
 def watched_loop(watchdog: Watchdog) -> uvloop.Loop:
-    """A loop whose callbacks are measured: task steps, timers, and what its servers do with data that arrives."""
+    """A loop whose callbacks are measured: task steps, timers, watched descriptors, and protocols that receive data."""
 
     class Watched(uvloop.Loop):
         def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
@@ -157,9 +157,19 @@ def watched_loop(watchdog: Watchdog) -> uvloop.Loop:
         def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
             return super().call_at(when, watchdog.run, callback, *args, context=context)
 
+        def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]
+            super().add_reader(fd, watchdog.run, callback, *args)
+
+        def add_writer(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]
+            super().add_writer(fd, watchdog.run, callback, *args)
+
+        # The loop calls protocols from C and not through the methods above, so they are wrapped.
+
         async def create_server(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
-            """Wrap the protocols: the loop calls them from C and not through the methods above."""
             return await super().create_server(lambda: watched_protocol(protocol_factory()), *args, **options)
+
+        async def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
+            return await super().create_connection(lambda: watched_protocol(protocol_factory()), *args, **options)
 
     def watched_protocol(protocol: Any) -> Any:
         protocol.data_received = partial(watchdog.run, protocol.data_received)

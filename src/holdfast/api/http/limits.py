@@ -26,8 +26,9 @@ MAX_TOOLS = 1_000
 MAX_RULES = 1_000
 MAX_NAMES = 1_000  # ids, tags, kinds
 MAX_LINES = 10_000  # of a tool's output that a client sends
-MAX_ENTRIES = 1_000  # variables, headers
+MAX_ENTRIES = 200  # variables, headers; each variable is searched for in all that a tool returns
 MAX_VARIABLE_NAME_CHARS = 256
+MAX_VARIABLE_CHARS = 64 * 1024
 MAX_QUERY_CHARS = 10_000  # of a text to search for
 MAX_QUERY_WORDS = 200
 

@@ -17,6 +17,7 @@ from holdfast.api.http.limits import (
     MAX_MESSAGES,
     MAX_NAMES,
     MAX_RULES,
+    MAX_VARIABLE_CHARS,
     MAX_VARIABLE_NAME_CHARS,
     FewEntries,
     Names,
@@ -72,6 +73,8 @@ def _variable_name(value: str) -> str:
 def _variable_value(value: str) -> str:
     if "\0" in value:
         raise ValueError("an environment variable cannot hold a NUL character")
+    if len(value) > MAX_VARIABLE_CHARS:
+        raise ValueError(f"an environment variable can have {MAX_VARIABLE_CHARS} characters at most")
     return value
 
 

@@ -184,15 +184,13 @@ async def list_messages(
     if conversation_id == "default" and agent_id is None:
         return JsonResponse([])
     conversation = await services.conversations.find(actor, conversation_id, agent_id)
-    return JsonResponse(
-        await message_lists.of_conversation(
-            services,
-            actor,
-            conversation,
-            asked,
-            types=include_return_message_types,
-            oldest_first=not conversation_id.startswith("conv-"),
-        )
+    return await message_lists.of_conversation(
+        services,
+        actor,
+        conversation,
+        asked,
+        types=include_return_message_types,
+        oldest_first=not conversation_id.startswith("conv-"),
     )
 
 

@@ -99,9 +99,7 @@ async def list_messages(
     elif conversation_id is not None:
         scope = MessageScope(conversation_id=(await services.conversations.find(actor, conversation_id)).id)
     found = await services.history.messages(actor, scope, asked)
-    if not asked.ascending:
-        found = list(reversed(found))
-    return JsonResponse(message_lists.messages_json(found, include_return_message_types))
+    return message_lists.message_list(found, include_return_message_types, turned=not asked.ascending)
 
 
 @router.post("/agents/{agent_id}/messages/cancel")
@@ -183,9 +181,7 @@ async def list_all(
     if conversation_id is not None:
         scope = MessageScope(conversation_id=(await services.conversations.find(actor, conversation_id)).id)
     found = await services.history.messages(actor, scope, asked)
-    if not asked.ascending:
-        found = list(reversed(found))
-    return JsonResponse(message_lists.messages_json(found, include_return_message_types))
+    return message_lists.message_list(found, include_return_message_types, turned=not asked.ascending)
 
 
 class SearchIn(RequestBody):

@@ -76,7 +76,7 @@ async def messages(
     run = await _run(services, actor, run_id)
     found = await services.history.messages(actor, MessageScope(run_id=run_id), asked)
     types = (run.request.get("config") or {}).get("include_return_message_types")
-    return JsonResponse(message_lists.messages_json(found, types))
+    return message_lists.message_list(found, types)
 
 
 @router.get("/runs/{run_id}/steps")
@@ -174,9 +174,7 @@ async def step_messages(
     services: ServicesDep, actor: ActorDep, step_id: StepId, asked: Annotated[Page, page(100, "asc")]
 ) -> JsonResponse:
     await services.history.step(actor, step_id)
-    return JsonResponse(
-        message_lists.messages_json(await services.history.messages(actor, MessageScope(step_id=step_id), asked))
-    )
+    return message_lists.message_list(await services.history.messages(actor, MessageScope(step_id=step_id), asked))
 
 
 @router.get("/steps/{step_id}/metrics")

@@ -27,6 +27,15 @@ class MessageScope:
     strict_cursors: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """Some messages, in the order that was asked for. `cut` is whether there are fewer than were asked for because the
+    page would be too large for one response: the next page begins after the last of them."""
+
+    messages: Sequence[Message]
+    cut: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
     """Selects runs; all given conditions must hold. `tools_used` are names or ids of tools; one of them must have run.
@@ -70,7 +79,7 @@ class StepFilter:
 
 
 class History(Protocol):
-    async def messages(self, actor: Actor, scope: MessageScope, page: Page) -> Sequence[Message]:
+    async def messages(self, actor: Actor, scope: MessageScope, page: Page) -> MessagePage:
         """A page of stored messages. Cursors do not depend on the order: `after` is newer, `before` is older. Raises
         `NotFound` for an unknown cursor."""
         ...

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import orjson
 
 from holdfast.core.errors import ModelError
-from holdfast.providers.http.sse import MAX_EVENT_BYTES, Event
+from holdfast.providers.http.sse import MAX_EVENT_BYTES, Event, check_values
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 _PRELUDE = struct.Struct(">III")
@@ -111,6 +111,7 @@ class FrameSplitter:
             if zlib.crc32(frame[:-4]) != _CHECKSUM.unpack(frame[-4:])[0]:
                 raise ModelError("llm_error", "The model sent a frame that was damaged on its way.")
             payload = frame[_PRELUDE.size + headers_length : -4]
+            check_values(payload)
             yield _event(dict(_headers(frame[_PRELUDE.size : _PRELUDE.size + headers_length])), payload)
 
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from holdfast.core.errors import ModelError
 
-MAX_EVENT_BYTES = 32 * 1024 * 1024
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+MAX_EVENT_VALUES = 300_000  # an event is parsed on the event loop, and small values take the most time per byte
 
 
 class Event(NamedTuple):
@@ -46,13 +47,22 @@ class EventSplitter:
                 self._buffer = bytearray(blocks.pop())
         if len(self._buffer) > MAX_EVENT_BYTES:
             raise ModelError("llm_error", f"The model sent an event of more than {MAX_EVENT_BYTES} bytes.")
+        for block in blocks:
+            check_values(block)
         return [event for event in map(_parse, blocks) if event is not None]
 
     def close(self) -> list[Event]:
         """The end of the stream. Some servers leave out the last blank line, so the rest counts as an event."""
+        check_values(self._buffer)
         event = _parse(bytes(self._buffer).strip(b"\n"))
         self._buffer, self._held_cr = bytearray(), b""
         return [] if event is None else [event]
+
+
+def check_values(event: bytes | bytearray) -> None:
+    """Refuse an event that may contain too many JSON values: each but the first of its list comes after a comma."""
+    if len(event) > MAX_EVENT_VALUES and event.count(b",") > MAX_EVENT_VALUES:
+        raise ModelError("llm_error", f"The model sent an event of more than {MAX_EVENT_VALUES} values.")
 
 
 def _parse(block: bytes) -> Event | None:

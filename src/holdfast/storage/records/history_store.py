@@ -5,7 +5,7 @@ Implements `ports.stores.history_store.History`. The SQL of run listings is in `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, delete, or_, select, union, update
@@ -16,7 +16,7 @@ from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.lifecycle import ACTIVE, WAITING_CALLS
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.paging import Page
-from holdfast.ports.stores.history_store import MessageScope, RunFilter, StepFilter
+from holdfast.ports.stores.history_store import MessagePage, MessageScope, RunFilter, StepFilter
 from holdfast.storage.records.conversation_store import in_lineage
 from holdfast.storage.run_listing.list_runs import list_runs
 from holdfast.storage.runs.run_store import get_run, run_value
@@ -27,12 +27,16 @@ from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.json_lists import list_holds
 from holdfast.storage.sql.paging import page_rows
 
+# A page of messages is put together in memory and written as JSON on the event loop, so it is limited in size too.
+MAX_PAGE_CHARS = 16 * 1024 * 1024
+ROWS_AT_ONCE = 50
+
 
 class SqlHistory:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def messages(self, actor: Actor, scope: MessageScope, page: Page) -> Sequence[Message]:
+    async def messages(self, actor: Actor, scope: MessageScope, page: Page) -> MessagePage:
         return await self._database.read(_messages, actor, scope, page)
 
     async def message(self, actor: Actor, message_id: str) -> Message:
@@ -81,7 +85,7 @@ def _scoped(actor: Actor, scope: MessageScope) -> Select[Any]:
     return query
 
 
-def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: Page) -> list[Message]:
+def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: Page) -> MessagePage:
     """A page of messages. Within one conversation the order is by sequence number; across several, by time first."""
     by_sequence = scope.agent_id is None and (scope.conversation_id or scope.run_id or scope.step_id)
     keys = (messages.c.seq,) if by_sequence else (messages.c.created_at, messages.c.seq, messages.c.id)
@@ -92,7 +96,25 @@ def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: P
         elif cursor is not None and scope.strict_cursors:
             raise NotFound(f"No message found with id '{cursor}'.")
     order = [key.asc() if page.ascending else key.desc() for key in keys]
-    return [message_value(row) for row in connection.execute(query.order_by(*order).limit(page.limit)).mappings()]
+    rows = connection.execute(query.order_by(*order).limit(page.limit), execution_options={"yield_per": ROWS_AT_ONCE})
+    found: list[Message] = []
+    chars = 0
+    for row in rows.mappings():
+        chars += _text_chars(row["body"])
+        if found and chars > MAX_PAGE_CHARS:
+            rows.close()
+            return MessagePage(found, cut=True)
+        found.append(message_value(row))
+    return MessagePage(found)
+
+
+def _text_chars(value: Any) -> int:
+    """How many characters the texts in a JSON value have, images as base64 among them."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        value = value.values()
+    return sum(map(_text_chars, value)) if isinstance(value, Iterable) else 0
 
 
 def _on_side(connection: Connection, actor: Actor, keys: tuple[Any, ...], cursor: str, newer: bool) -> Any:

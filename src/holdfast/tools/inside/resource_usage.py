@@ -4,11 +4,14 @@ The zygote checks calls that have been running for a while. Kernel limits hold f
 may use thirty times as much, and without a cgroup for each call only sampling shows it.
 
 Memory is what belongs to the call alone: anonymous pages and shared memory pages, each divided by the number of
-processes that map it. A tool cannot get memory that no process maps (`seccomp` refuses it), except socket buffers, and
-each socket is counted as if its buffers were full. Disk is the content of the scratch folder, and unlinked files that
-a process holds open.
+processes that map it. A tool cannot get memory that no process maps (`seccomp` refuses it), except socket buffers. Each
+socket is counted as if its usual buffers were full; the kernel lets TCP connections have more, so where a call has many
+sockets, the bytes that wait in them count. Disk is the content of the scratch folder, and unlinked files that
+a process holds open. A file that is only on its way from one process to another is found in neither; so the bytes that
+a call has written in all are limited too.
 
-A process that cannot be inspected, or a folder that cannot be listed, raises `Unmeasurable`, and its call is killed.
+A folder that cannot be listed raises `Unmeasurable`, and its call is killed. A process that cannot be inspected is
+reported: the kernel refuses it for an instant while a process starts or ends, so it is for the caller to judge.
 """
 
 from __future__ import annotations
@@ -26,10 +29,13 @@ _BLOCK_BYTES = 512
 _DELETED = " (deleted)"
 # The kernel's usual net.core.wmem_default. A tool cannot raise it: the filter ignores changes of buffer sizes.
 SOCKET_BYTES = 212_992
+MANY_SOCKETS = 16  # from here on the kernel's table of connections is read
 # A scratch that is nested deeper exceeds its limit, because measuring each level needs an open descriptor.
 MAX_NESTED_FOLDERS = 100
 # When less than this is free on the disk, calls that may have used it are killed.
 DISK_RESERVE_BYTES = 256 * 1024 * 1024
+# How many times its disk limit a call may write in all.
+MAX_REWRITES = 16
 
 
 class Unmeasurable(Exception):
@@ -53,7 +59,7 @@ def processes() -> dict[int, Process]:
     return found
 
 
-def members_of(pid: int, known: dict[int, Process]) -> set[int]:
+def members_of(pid: int, known: dict[int, Process], *, with_dead: bool = False) -> set[int]:
     """The living ones of: the process, its descendants, and its process group, which orphans still belong to."""
     members = {pid} | {one for one, process in known.items() if process.group == pid}
     grown = True
@@ -61,18 +67,20 @@ def members_of(pid: int, known: dict[int, Process]) -> set[int]:
         more = {one for one, process in known.items() if process.parent in members} - members
         members |= more
         grown = bool(more)
-    return {one for one in members if one in known and known[one].is_alive}
+    return {one for one in members if one in known and (with_dead or known[one].is_alive)}
 
 
 class OpenFiles(NamedTuple):
-    """What processes have open: the number of sockets, and the disk space of unlinked files."""
+    """What processes have open: the memory of sockets, and the disk space of unlinked files. `hidden` are processes
+    that could not be inspected."""
 
-    sockets: int
+    socket_bytes: int
     unlinked_bytes: int
+    hidden: frozenset[int]
 
 
 def exceeds_memory(members: set[int], open_files: OpenFiles, max_bytes: int) -> bool:
-    max_bytes -= SOCKET_BYTES * open_files.sockets
+    max_bytes -= open_files.socket_bytes
     # The cheap sum counts shared pages more than once, so it proves only that usage is below the limit.
     return max_bytes < 0 or (
         sum(map(_resident_bytes, members)) > max_bytes and _proportional_bytes(members) > max_bytes
@@ -82,6 +90,16 @@ def exceeds_memory(members: set[int], open_files: OpenFiles, max_bytes: int) -> 
 def exceeds_disk(scratch: str, open_files: OpenFiles, max_bytes: int, max_files: int) -> bool:
     left = max_bytes - open_files.unlinked_bytes
     return left < 0 or folder_exceeds(scratch, left, max_files)
+
+
+def written_bytes(pids: Iterable[int]) -> int:
+    """What these processes have written to the disk so far, with their children that were waited for. A process that
+    has ended and was not waited for yet is still there to be asked."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/io", "rb") as file:
+            total += sum(int(line.split()[1]) for line in file if line.startswith(b"write_bytes:"))
+    return total
 
 
 def free_bytes(scratch: str) -> int:
@@ -118,18 +136,19 @@ def open_files_of(pids: Iterable[int], *, largest_file: int | None) -> OpenFiles
     """
     sockets: set[str] = set()
     unlinked: dict[str, int] = {}
+    hidden: set[int] = set()
     for pid in pids:
         try:
             names = os.listdir(f"/proc/{pid}/fd")
             deleted = set() if largest_file is None else _mapped_unlinked(pid)
         except FileNotFoundError:  # the process has ended
             continue
-        except PermissionError as error:
-            if _has_ended(pid):
-                continue
-            raise Unmeasurable(str(error)) from error
+        except PermissionError:
+            if not _has_ended(pid):
+                hidden.add(pid)
+            continue
         for name in names:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, PermissionError):  # it ends meanwhile
                 target = os.readlink(f"/proc/{pid}/fd/{name}")
                 if target.startswith("socket:"):
                     sockets.add(target)
@@ -138,7 +157,21 @@ def open_files_of(pids: Iterable[int], *, largest_file: int | None) -> OpenFiles
                     unlinked[_inode_key(facts.st_dev, facts.st_ino)] = facts.st_blocks * _BLOCK_BYTES
         for inode in deleted:
             unlinked.setdefault(inode, largest_file or 0)
-    return OpenFiles(len(sockets), sum(unlinked.values()))
+    return OpenFiles(_socket_bytes(sockets), sum(unlinked.values()), frozenset(hidden))
+
+
+def _socket_bytes(sockets: set[str]) -> int:
+    """About the memory of these sockets; each is named as /proc names it, `socket:[inode]`."""
+    total = SOCKET_BYTES * len(sockets)
+    if len(sockets) < MANY_SOCKETS:
+        return total
+    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        with contextlib.suppress(OSError), open(table) as lines:
+            for fields in map(str.split, lines):
+                if len(fields) > 9 and f"socket:[{fields[9]}]" in sockets:
+                    sent, _, received = fields[4].partition(":")
+                    total += max(0, int(sent, 16) + int(received, 16) - SOCKET_BYTES)
+    return total
 
 
 def _mapped_unlinked(pid: int) -> set[str]:

@@ -18,7 +18,8 @@ Some calls are denied because they bypass other restrictions:
 Where there are no namespaces, the filter replaces them. Calls that change another process by its pid may name only the
 calling process. If the tool also runs as the same user as the server, landlock does not protect owners, modes, times
 and extended attributes of files. Calls that set modes and times then succeed without effect, because copying a file
-sets both; changes of owner are refused.
+sets both; changes of owner are refused. Before Linux 6.2 landlock does not protect a file from being emptied either, so
+calls that do that without opening it for writing are refused.
 
 https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
@@ -60,6 +61,7 @@ _FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR = 0x40086602, 0x401C5820
 _PR_SET_DUMPABLE, _PR_SET_PTRACER = 4, 0x59616D61
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
 _SO_SNDBUF, _SO_RCVBUF, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 7, 8, 32, 33
+_O_TRUNC, _O_ACCMODE = 0o1000, 3
 _SUCCESS = 0  # used as an errno: the call returns 0 and is not executed
 
 # Calls that reach outside the call: namespaces, mounts, other processes, and the kernel's keys, modules and clocks.
@@ -126,10 +128,13 @@ _ALWAYS_DENIED = (
     "setdomainname",
     "memfd_secret",
     # System V and POSIX IPC objects outlive a process, and all processes of a user share them.
-    "shmget",
-    "msgget",
-    "semget",
-    "mq_open",
+    # Their ids are small numbers, so all calls that use one are denied, not only those that make one.
+    *("shmget", "shmat", "shmctl"),
+    *("semget", "semop", "semtimedop", "semctl"),
+    *("msgget", "msgsnd", "msgrcv", "msgctl"),
+    *("mq_open", "mq_unlink"),
+    # A set of landlock rules is kernel memory that no limit counts. The cell's own rules are in force by now.
+    *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"),
 )
 
 _ATTRIBUTE_CALLS = (
@@ -235,8 +240,13 @@ def _other_processes() -> list[Instruction]:
 
 def _files_of_the_user() -> list[Instruction]:
     ignored = ("chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "futimesat", "utimensat")
-    refused = ("chown", "fchown", "lchown", "fchownat")
+    refused = ("chown", "fchown", "lchown", "fchownat", "truncate")
+    # To empty a file without opening it for writing: for reading only, or with the access mode that means neither.
+    emptying = [(_MASK, 0, 0, _O_TRUNC | _O_ACCMODE), *_deny_any(_O_TRUNC, _O_TRUNC | _O_ACCMODE)]
     return [
+        *_when_called("open", [_argument(1), *emptying]),
+        *_when_called("openat", [_argument(2), *emptying]),
+        *_when_called("openat2", [_return_errno(errno.ENOSYS)]),  # its flags are behind a pointer
         *(instruction for name in ignored for instruction in _when_called(name, [_return_errno(_SUCCESS)])),
         *(instruction for name in refused for instruction in _when_called(name, [_return_errno(errno.EPERM)])),
     ]

@@ -34,6 +34,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from holdfast.tools.inside import cell, linux, namespaces, resource_usage, run_job
@@ -44,6 +45,7 @@ from holdfast.tools.inside.zygote_setup import enter_confinement, preload
 THREAD_COUNT_SECONDS = 1.0
 WATCH_SECONDS = 0.05
 DISK_CHECK_SECONDS = 0.03
+MAX_HIDDEN_CHECKS = 10
 MESSAGE_BYTES = 4096
 FIRST_MESSAGE_BYTES = 128 * 1024
 
@@ -90,7 +92,8 @@ def _send(server: socket.socket, message: dict[str, Any], descriptors: list[int]
 @dataclass(slots=True)
 class _Child:
     """A forked cell. `limit` is the limit for which it was killed; `watch` holds the limits to check while it runs, if
-    any; `disk_checked_at` is when its disk usage was last checked.
+    any; `disk_checked_at` is when its disk usage was last checked. `hidden` are the processes that the last check could
+    not inspect, and `hidden_checks` is for how many checks in a row there were any.
     """
 
     pid: int
@@ -99,6 +102,15 @@ class _Child:
     limit: str | None = None
     watch: dict[str, int] | None = None
     disk_checked_at: float = 0.0
+    hidden: frozenset[int] = frozenset()
+    hidden_checks: int = 0
+
+    def hides(self, hidden: frozenset[int]) -> bool:
+        """Whether the call hides processes: one could not be inspected twice, or some of them again and again. Once
+        proves nothing, because the kernel refuses to show a process while it starts or ends."""
+        again = bool(self.hidden & hidden)
+        self.hidden, self.hidden_checks = hidden, self.hidden_checks + 1 if hidden else 0
+        return again or self.hidden_checks >= MAX_HIDDEN_CHECKS
 
 
 class Zygote:
@@ -243,7 +255,8 @@ class Zygote:
         until = time.monotonic() + DISK_CHECK_SECONDS
         for child in sorted(watched, key=lambda child: child.disk_checked_at):
             child.disk_checked_at = time.monotonic()
-            self._kill_if_over(child, self._exceeded_disk, processes)
+            group = resource_usage.members_of(child.pid, processes, with_dead=True)
+            self._kill_if_over(child, partial(self._exceeded_disk, group), processes)
             if time.monotonic() > until:
                 break
 
@@ -268,11 +281,16 @@ class Zygote:
     def _exceeded_memory(self, child: _Child, members: set[int]) -> str | None:
         max_bytes = (child.watch or {})["memory_bytes"]
         open_files = resource_usage.open_files_of(members, largest_file=None)
+        if child.hides(open_files.hidden):
+            return "unmeasurable"
         return "memory" if resource_usage.exceeds_memory(members, open_files, max_bytes) else None
 
-    def _exceeded_disk(self, child: _Child, members: set[int]) -> str | None:
-        """Open files sent from process to process are not found; only the free space of the disk shows them."""
+    def _exceeded_disk(self, group: set[int], child: _Child, members: set[int]) -> str | None:
+        """Files on their way from process to process are not found; only what `group` has written shows them, and the
+        free space of the disk."""
         confinement = self._confinement
+        if resource_usage.written_bytes(group) > resource_usage.MAX_REWRITES * confinement.disk_bytes:
+            return "disk"
         free = resource_usage.free_bytes(confinement.scratch)
         if free < resource_usage.DISK_RESERVE_BYTES and self._free_at_start - free > confinement.disk_bytes:
             return "disk"

@@ -7,6 +7,7 @@ could give another result. TLS still verifies the name. Every request passes her
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable
 
@@ -15,8 +16,11 @@ import httpx2
 from holdfast.ports.outbound import AddressBook
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+# An answer is parsed on the event loop. Each of its JSON values but the first of a list comes after a comma.
+MAX_VALUES = 200_000
 CONNECT_SECONDS = 15.0
 
+_BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -52,9 +56,9 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
             raise Unreadable("its answer is compressed, which was not asked for")
-        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _LimitedStream(response.stream)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        of_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        response.stream = _LimitedStream(response.stream, of_events)
         return response
 
     async def aclose(self) -> None:
@@ -73,15 +77,25 @@ def _addressed_to(request: httpx2.Request, address: str, host: str) -> httpx2.Re
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+    """Limits what is parsed at once: the whole response, or in a stream `of_events` each event."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, of_events: bool) -> None:
         self._inner = inner
+        self._of_events = of_events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        length = 0
+        length = commas = 0
+        tail = b""  # of the chunk before: a blank line may be split
         async for chunk in self._inner:
-            length += len(chunk)
-            if length > MAX_RESPONSE_BYTES:
-                raise Unreadable(f"its answer is larger than {MAX_RESPONSE_BYTES} bytes")
+            length -= len(tail)
+            for number, piece in enumerate(_BLANK_LINE.split(tail + chunk) if self._of_events else (chunk,)):
+                length, commas = (0, 0) if number else (length, commas)
+                length, commas = length + len(piece), commas + piece.count(b",")
+                if length > MAX_RESPONSE_BYTES:
+                    raise Unreadable(f"its answer is larger than {MAX_RESPONSE_BYTES} bytes")
+                if commas > MAX_VALUES:
+                    raise Unreadable(f"its answer has more than {MAX_VALUES} values")
+            tail = chunk[-3:] if self._of_events else b""
             yield chunk
 
     async def aclose(self) -> None:

@@ -17,7 +17,7 @@ from holdfast.ports.stores.mcp_server_store import McpFailed, McpServerStore, Of
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.tools.mcp.connections import Connections
 from holdfast.tools.mcp.server_address import AGENT_HEADER, Address, address_of
-from holdfast.tools.sandbox.redaction import redacted, redacted_text
+from holdfast.tools.sandbox.redaction import redacted_aside, redacted_text
 
 NO_STDIO = (
     "MCP servers over stdio are programs that run on the server's machine, outside any sandbox. "
@@ -52,7 +52,7 @@ class McpToolbox:
             raise TellTheModel(redacted_text(f"{failed}{UNSURE if failed.unsure else ''}", secrets)) from failed
         except AskedWrongly as refused:  # the server was deleted, is not allowed, or has a refused address
             raise TellTheModel(redacted_text(str(refused), secrets)) from refused
-        return redacted(outcome, secrets)
+        return await redacted_aside(outcome, secrets)
 
     async def close(self) -> None:
         await self._connections.close()

@@ -6,8 +6,8 @@ where it is; a program that ignores them reaches nothing. CONNECT opens a tunnel
 remote host; plain HTTP is forwarded with one request per connection.
 
 The host name is resolved here, once, by `resolve`, which refuses addresses that are not allowed; the connection goes to
-the address that was checked. Requests are hostile: the size of heads, the number of connections and idle time are
-limited.
+the address that was checked. Requests are hostile: the size of heads, the number of connections and of lookups, the
+buffers of sockets and idle time are limited.
 
 A tunnel must not outlive its tool, or tunnels of ended calls use up the `MAX_CONNECTIONS` of the next ones. When a
 tool's process dies, the proxy only sees an end of file, as if a living tool had shut down writing. So after an end of
@@ -37,6 +37,10 @@ HALF_CLOSED_SECONDS = 30.0  # idle time after the tool has shut down writing or 
 WRITE_STALL_SECONDS = 60.0  # time in which one end reads nothing of what the other sent
 CHUNK_BYTES = 64 * 1024
 MAX_CONNECTIONS = 128
+MAX_LOOKUPS = 4  # at once; a name server that does not answer must leave lookups to the tools of other tenants
+# Of each socket in each direction. A remote host that reads nothing would otherwise make the kernel hold megabytes for
+# each connection, which no limit counts; the small window also keeps the buffers of the tool's own socket small.
+SOCKET_BUFFER_BYTES = 64 * 1024
 _HOP_BY_HOP_HEADERS = {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"proxy-authenticate"}
 
 
@@ -57,11 +61,13 @@ class EgressProxy:
         self._server: asyncio.Server | None = None
         self._opening: asyncio.Task[None] | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
 
     def open(self, listener: socket.socket) -> None:
         self._opening = asyncio.ensure_future(self._open(listener))
 
     async def _open(self, listener: socket.socket) -> None:
+        _limit_buffers(listener)  # accepted sockets inherit it
         self._server = await asyncio.start_server(self._handle_connection, sock=listener, limit=HEAD_BYTES)
 
     def end_connections(self) -> None:
@@ -121,14 +127,33 @@ class EgressProxy:
     async def _connect(self, request: ProxyRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the first address that accepts; all addresses are checked before any is tried."""
         async with asyncio.timeout(CONNECT_SECONDS):
-            addresses = await self._resolve(request.host, request.port)
+            async with self._lookups:
+                addresses = await self._resolve(request.host, request.port)
             failure: OSError = OSError("it has no address")
             for address in addresses:
                 try:
-                    return await asyncio.open_connection(address, request.port, limit=CHUNK_BYTES)
+                    return await _open_connection(address, request.port)
                 except OSError as error:
                     failure = error
             raise failure
+
+
+async def _open_connection(address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    remote = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        _limit_buffers(remote)
+        await asyncio.get_running_loop().sock_connect(remote, (address, port))
+        return await asyncio.open_connection(sock=remote, limit=CHUNK_BYTES)
+    except BaseException:
+        remote.close()
+        raise
+
+
+def _limit_buffers(either: socket.socket) -> None:
+    if either.family in (socket.AF_INET, socket.AF_INET6):
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            either.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
 
 
 def read_head(head: bytes) -> ProxyRequest | None:

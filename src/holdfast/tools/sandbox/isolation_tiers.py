@@ -84,7 +84,7 @@ def advice(tier: ReportedTier) -> str:
 
 # An ordinary tool. Each attempt that succeeds is a hole; `wave` stands for a library that is imported late.
 CANARY = """
-import ctypes, fcntl, mmap, os, resource, socket, sys, wave
+import ctypes, errno, fcntl, mmap, os, resource, socket, sys, wave
 def canary(secret: str, port: int, server: int, tier: str, network: str) -> list:
     holes = []
     libc = ctypes.CDLL(None, use_errno=True)
@@ -105,7 +105,16 @@ def canary(secret: str, port: int, server: int, tier: str, network: str) -> list
         own = os.open("own", os.O_CREAT)
         fcntl.fcntl(own, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(own, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    def use_kernel_objects(name, *arguments):
+        ctypes.set_errno(0)
+        if getattr(libc, name)(*arguments) < 0 and ctypes.get_errno() == errno.EPERM:
+            raise OSError
     attempt("it read a file of the server's", lambda: open(secret).read())
+    attempt("it emptied a file of the server's", lambda: os.truncate(secret, 0))
+    attempt("it used shared memory of others", lambda: use_kernel_objects("shmctl", -1, 2, None))
+    attempt("it used semaphores of others", lambda: use_kernel_objects("semctl", -1, 0, 2, None))
+    attempt("it used message queues of others", lambda: use_kernel_objects("msgctl", -1, 2, None))
+    attempt("it made a set of landlock rules", lambda: use_kernel_objects("syscall", 444, None, 0, 1))
     attempt("it changed a file of the server's", change_file)
     attempt("it watched a file of the server's", watch_file)
     attempt("it looked at the server's limits", lambda: resource.prlimit(server, resource.RLIMIT_CORE))

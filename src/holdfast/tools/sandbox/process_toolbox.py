@@ -35,7 +35,7 @@ from holdfast.tools.sandbox.fork_server import SPARES, ForkServer
 from holdfast.tools.sandbox.isolation_tiers import Isolation
 from holdfast.tools.sandbox.job_message import encode_job, problem_with
 from holdfast.tools.sandbox.preload import preload_for
-from holdfast.tools.sandbox.redaction import redacted
+from holdfast.tools.sandbox.redaction import redacted_aside
 from holdfast.tools.sandbox.tool_process import ToolProcess
 from holdfast.tools.sandbox.zygote_pool import Key, ZygoteOptions, ZygotePool
 
@@ -141,9 +141,7 @@ class ProcessToolbox:
         tenant = self._tenants.setdefault(job.org_id, asyncio.Semaphore(self._calls_per_tenant))
         async with tenant, self._call_slots:
             outcome = await self._run_with_retries(job)
-        # In a thread, because every spelling of every secret is searched for in megabytes of text.
-        clean = await asyncio.to_thread(redacted, outcome, job.environment) if job.environment else outcome
-        return replace(clean, tier=found.tier)
+        return replace(await redacted_aside(outcome, job.environment), tier=found.tier)
 
     async def run_confined_command(self, command: ConfinedCommand) -> CommandResult:
         """Run a program that is not ours, confined as tools are. OSError where it cannot be confined."""

@@ -1,7 +1,7 @@
 """Replace the values of secrets in a tool's outputs by their names.
 
 Applied to a tool's outputs, its result and its memory changes before they leave the toolbox, so that logs, the
-database, streams and the model never contain them. Pure functions. A value is found as it is, in JSON, in Python's repr
+database, streams and the model never contain them. A value is found as it is, in JSON, in Python's repr
 (of text and of bytes), in a URL, and in one of these inside another; and where a limit has cut a text, the beginning of
 a value at the cut is removed too. A value that the tool encodes in another way (base64, compressed, split in pieces) is
 not found: docs/sandbox.md says so.
@@ -12,9 +12,11 @@ names are shown up to a length, and a text does not grow past `MAX_GROWN_CHARS`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from urllib.parse import quote, quote_plus
 
@@ -29,6 +31,7 @@ _CUT_NOTE_CHARS = 64
 _WORD = re.compile("[A-Za-z0-9]+")
 NAME_CHARS = 64
 MAX_GROWN_CHARS = 100_000  # a text that was longer before may not grow at all
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="redaction")
 _GROWN_NOTE = "\n[output truncated after redaction]\n"
 
 
@@ -64,6 +67,14 @@ def redacted(outcome: ToolOutcome, secrets: Mapping[str, str]) -> ToolOutcome:
     )
 
 
+async def redacted_aside(outcome: ToolOutcome, secrets: Mapping[str, str]) -> ToolOutcome:
+    """`redacted`, in a thread, because every spelling of every secret is searched for in megabytes of text. Its threads
+    are few and its own, so that much output delays other output and nothing else."""
+    if not secrets:
+        return outcome
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, redacted, outcome, secrets)
+
+
 def redacted_text(text: str, secrets: Mapping[str, str]) -> str:
     return _redact(text, _spellings(secrets))
 
@@ -78,25 +89,42 @@ def _redact(text: str, spellings: list[_Spelling]) -> str:
 
 def _replace_secrets(text: str, spellings: list[_Spelling]) -> str:
     words = {word for word in {spelling.word for spelling in spellings} if word in text}
-    pieces, names = [text], [""]  # each piece of the text, and the name to insert after it
+    secret = bytearray(len(text))  # 1 for each character that belongs to a secret
+    names: dict[int, str] = {}  # by where the secret begins
     for spelling in spellings:
-        if spelling.word in words and any(spelling.text in piece for piece in pieces):
-            pieces, names = _split(pieces, names, spelling)
-    clean = "".join(piece + name for piece, name in zip(pieces, names, strict=True))
+        if spelling.word in words:
+            _mark(text, spelling, secret, names)
+    if not names:
+        return text
+    clean = _with_names(text, secret, names)
     longest = max(MAX_GROWN_CHARS, len(text))
     return clean if len(clean) <= longest else clean[:longest] + _GROWN_NOTE
 
 
-def _split(pieces: list[str], names: list[str], spelling: _Spelling) -> tuple[list[str], list[str]]:
-    shown = f"[{spelling.name[:NAME_CHARS]}]"
-    split_pieces: list[str] = []
-    split_names: list[str] = []
-    for piece, name in zip(pieces, names, strict=True):
-        parts = piece.split(spelling.text)
-        split_pieces += parts
-        split_names += [shown] * (len(parts) - 1)
-        split_names.append(name)
-    return split_pieces, split_names
+def _mark(text: str, spelling: _Spelling, secret: bytearray, names: dict[int, str]) -> None:
+    """Mark all places where the secret is spelled so. What a longer spelling has marked is not looked at again."""
+    length = len(spelling.text)
+    at = text.find(spelling.text)
+    while at >= 0:
+        if secret.find(0, at, at + length) >= 0:
+            names[at] = spelling.name
+            secret[at : at + length] = b"\1" * length
+            at = text.find(spelling.text, at + length)
+        elif (unmarked := secret.find(0, at + length)) >= 0:
+            at = text.find(spelling.text, max(at + 1, unmarked - length + 1))
+        else:
+            return
+
+
+def _with_names(text: str, secret: bytearray, names: dict[int, str]) -> str:
+    """The text with the names of secrets in the places that are marked. Each marked place begins with a name."""
+    pieces, end = [], 0
+    for start in [*sorted(names), len(text)]:
+        kept = secret.find(0, end, start)
+        pieces.append(text[kept:start] if kept >= 0 else "")
+        pieces.append(f"[{names[start][:NAME_CHARS]}]" if start in names else "")
+        end = start
+    return "".join(pieces)
 
 
 def _without_partial_secret(text: str, spellings: list[_Spelling]) -> str:
