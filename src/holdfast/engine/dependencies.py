@@ -1,4 +1,4 @@
-"""What the engine is wired to: ports and a few numbers, joined by `app`."""
+"""What the engine depends on: ports and a few numbers. `app` provides them."""
 
 from __future__ import annotations
 

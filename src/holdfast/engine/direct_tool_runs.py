@@ -1,7 +1,7 @@
-"""Tools run by hand: one call that a person asks for over the API, outside of any run.
+"""Tools run directly: one call that a person makes over the API, outside of any run.
 
-It goes the way every call goes: the gate, the arguments' schema, the one toolbox with its limits. A call that the gate
-would ask a human about is refused, since only a run can wait for the answer. There is no turn, so rules about the order
+It uses what every call uses: the approval gate, the schema of the arguments, the one toolbox with its limits. A call
+that needs approval is refused, because only a run can wait for a decision. There is no turn, so rules about the order
 of calls do not apply, and nothing is added to the conversation; memory edits are written like those of a run.
 """
 
@@ -59,7 +59,7 @@ class DirectToolRuns:
         return outcome
 
     async def run_alone(self, tool: Tool, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> ToolOutcome:
-        """A tool that is not kept and belongs to no agent."""
+        """Run a tool that is not stored and belongs to no agent."""
         nobody = Agent(
             id="",
             org_id=tool.org_id,
@@ -80,7 +80,7 @@ class DirectToolRuns:
 
 
 def check_gate(agent: Agent, call: ToolCall) -> None:
-    """What a human allowed in a conversation holds there only, so allowances do not count here."""
+    """Allowances hold only in the conversation they were given in, so they do not count here."""
     verdict = judge_call(
         call,
         rules=tuple(parse_rule(rule) for rule in agent.tool_rules),

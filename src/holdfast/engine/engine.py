@@ -1,10 +1,10 @@
-"""The engine: accepts requests as durable runs, lets anyone follow them, cancels.
+"""The engine: accepts requests as durable runs, streams them to any number of clients, cancels them.
 
-A request is decided before it is accepted, so one that makes no sense (nothing waits for that approval, another run
-holds the conversation) changes nothing. Once `start` returns, the run survives the death of this process. Answering
-at once, streaming and leaving a run in the background are all `start` plus, or without, `follow`.
+A request is decided before it is accepted, so one that makes no sense (no call waits for that approval, another run is
+active in the conversation) changes nothing. Once `start` returns, the run survives a crash of this process. Waiting for
+the response, streaming and background runs are all `start` with or without `follow`.
 
-Runs are driven here or in any other process on the same database (see work.py); nobody has to know where.
+Runs are driven here or in any other process on the same database (see `run/worker.py`); callers need not know where.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Engine:
         self.worker = Worker(deps)
 
     async def open(self, *, alone: bool, crashed: CrashedOwners = no_crashed_owners) -> None:
-        """Begin to take up what nobody drives; see `Work.open`."""
+        """Begin to claim runs that no process drives; see `Worker.open`."""
         await self.worker.open(alone=alone, crashed=crashed)
 
     def stop_taking(self) -> None:
-        """Begin no run from now on: this process is about to leave."""
+        """Start no run from now on, because this process is shutting down."""
         self.worker.drain()
 
     async def close(self, grace_seconds: float = 5.0) -> None:
@@ -80,7 +80,7 @@ class Engine:
         raise ConversationBusy(None)
 
     async def _accept(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
-        """Here if this process has room for another run, else for the others."""
+        """Accept it for this process if a slot is free, else for other processes."""
 
         async def attempt() -> Run:
             if self.worker.free_slots <= 0:
@@ -107,7 +107,7 @@ class Engine:
         return await self._deps.store.run(run_id)
 
     def follow(self, run_id: str, after: int = 0, idle_seconds: float | None = None) -> AsyncGenerator[Batch, None]:
-        """The run's records after a cursor, live to its end; an empty batch whenever nothing came for so long."""
+        """The run's records after a cursor, live until it rests; an empty batch if none came for `idle_seconds`."""
         return self._deps.feed.follow(run_id, after, idle_seconds)
 
     # ---- cancelling -------------------------------------------------------------------------------------------------
@@ -115,11 +115,11 @@ class Engine:
     async def cancel(
         self, run: Run, by: str | None = None, reason: str | None = None, *, rollback: bool = False
     ) -> bool:
-        """Stop a run wherever it is; True if it is cancelled or was finished anyway. Asking twice is asking once."""
+        """Cancel a run wherever it is; True if it is cancelled or had already ended. Repeating it changes nothing."""
         return (await self.cancel_all((run,), by, reason, rollback=rollback))[run.id]
 
     async def cancel_all(
         self, runs: Sequence[Run], by: str | None = None, reason: str | None = None, *, rollback: bool = False
     ) -> dict[str, bool]:
-        """Stop any number of runs; what became of each, by its id."""
+        """Cancel any number of runs; the result of each, by its id."""
         return await cancel_all(self._deps, self.worker, runs, CancelRequest(by, reason, rollback))

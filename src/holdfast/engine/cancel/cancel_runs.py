@@ -1,8 +1,9 @@
-"""Stopping runs, however many and wherever they are: driven here or elsewhere, left by the dead, waiting, queued.
+"""Cancels any number of runs, wherever they are: driven here or elsewhere, left by a crash, waiting or queued.
 
-Conversations are gone through at once. In each, the wish is first written down for all of its runs: whoever takes one
-up from then on sees it before doing anything. Then they are stopped in order, the one at work before those that wait
-behind it. A run whose owner does not answer is taken from it when its lease has run out, and stopped here.
+Conversations are cancelled concurrently. In each, the cancel request is first stored for all of its runs, so that a
+process which claims one of them sees it before doing anything. Then they are cancelled in order, the active run before
+those queued behind it. If the owner of a run does not react, the run is claimed when its lease has expired, and
+cancelled here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LOOK_LEASES = 0.25  # between two looks at a run that another process drives, or
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """Who wants runs to stop, and how."""
+    """Who cancels, and how."""
 
     by: str | None = None
     reason: str | None = None
@@ -32,7 +33,7 @@ class CancelRequest:
 
 
 async def cancel_all(deps: Dependencies, work: Worker, runs: Sequence[Run], wish: CancelRequest) -> dict[str, bool]:
-    """By run: True if it is cancelled or was finished anyway, False if it goes on."""
+    """By run: True if it is cancelled or had already ended, False if it continues."""
     over = {run.id: True for run in runs if not can_cancel(run.status, run.stop_reason)}
     lines: dict[str, list[Run]] = {}
     for run in runs:
@@ -43,14 +44,14 @@ async def cancel_all(deps: Dependencies, work: Worker, runs: Sequence[Run], wish
 
 
 async def _stop_line(deps: Dependencies, work: Worker, runs: Sequence[Run], wish: CancelRequest) -> dict[str, bool]:
-    """The runs of one conversation."""
+    """Cancel the runs of one conversation."""
     asking = (deps.store.ask_cancel(run.id, wish.by, wish.reason, wish.rollback) for run in runs)
     asked = sorted(await asyncio.gather(*asking), key=lambda run: (run.queued, run.created_at, run.id))
     return {run.id: await _stop(deps, work, run, wish.by) for run in asked}
 
 
 async def _stop(deps: Dependencies, work: Worker, run: Run, by: str | None) -> bool:
-    """Look at where the run is, stop it there, and look again: meanwhile it may have moved."""
+    """Find out where the run is, cancel it there, and check again, because it may have moved meanwhile."""
     if run.queued:  # what was before it has been stopped since, so it may have left the queue
         run = await deps.store.run(run.id)
     for _ in range(MAX_LOOKS):
@@ -74,7 +75,7 @@ async def _stop_resting(deps: Dependencies, work: Worker, run: Run, by: str | No
 
 
 async def _wait_for(deps: Dependencies, run: Run) -> None:
-    """Until it rests, or for a while."""
+    """Wait until the run rests, up to a timeout."""
     with suppress(TimeoutError):
         patience = asyncio.timeout(deps.lease_seconds * LOOK_LEASES)
         async with patience, aclosing(deps.feed.follow(run.id, run.last_event)) as batches:

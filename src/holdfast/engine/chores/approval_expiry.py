@@ -1,6 +1,6 @@
-"""Requests for approval that run out of time: warn before, then deny, stop or leave them, as was agreed.
+"""Approval requests that expire: a warning first, then they are denied, cancelled or kept, as configured.
 
-The times are in the ledger, so they survive restarts. A denial by expiry is an answer like any other and goes through
+The times are in the ledger, so they survive restarts. A denial by expiry is a decision like any other and goes through
 the one loop; two processes that notice the same expiry cannot both decide it.
 """
 
@@ -57,7 +57,7 @@ class ApprovalExpiry:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Act on everything whose time has come."""
+        """Act on every request whose time has come."""
         now = self._clock.now()
         await self._approvals.warn(now)
         for due in await self._approvals.expired(now):

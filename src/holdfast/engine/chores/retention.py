@@ -1,7 +1,7 @@
-"""Forgets the events of runs that came to rest long ago, and old traces, a few at a time, as long as the server runs.
+"""Deletes the events of runs that came to rest long ago, and old traces, in small batches, while the server runs.
 
-Whoever asks for what is gone is told so by an explicit gap. The names of requests go at the same age: after that, the
-same name is a new request. Every process sweeps; two that meet find less to do.
+A client that asks for deleted events gets an explicit gap. Request names are deleted at the same age: after that, the
+same name is a new request. Every process does this; processes that do it at the same time find less to delete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGES_PER_BATCH = 200
 
 
 class Retention:
-    """`trace_days` may be 0: then no trace is kept that an earlier setting left behind."""
+    """With `trace_days` 0, traces that an earlier setting has kept are deleted too."""
 
     def __init__(
         self, old: OldEvents, clock: Clock, days: int, *, traces: TraceStore | None = None, trace_days: int = 0
@@ -50,7 +50,9 @@ class Retention:
             await self._clock.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> int:
-        """Forget everything that is too old now; how many pages that was. Others get their turn between batches."""
+        """Delete everything that is too old now, and return how many batches that took. Other work runs between
+        batches.
+        """
         before = self._clock.now() - self._age
         dropped = 0
         while (pages := await self._old.drop_events(before, PAGES_PER_BATCH)) > 0:

@@ -1,12 +1,12 @@
-"""Traces: what was said to a model and what it answered, kept for a while so that people can look.
+"""Traces: what was sent to a model and what it answered, kept for some days for people to read.
 
-A trace is written beside the run, never in its way: a checkpoint does not wait for it. When a step is written its calls
-are noted; their requests are put into words right after, while the vendor's side of the conversation is still at hand
-(`Model.payload` is quick then); and every quarter of a second what was noted is packed on a thread and stored in one
-transaction. A crash loses at most that quarter second. Whoever asks for a trace makes us store what we hold first.
+Traces never delay a run: a checkpoint does not wait for them. When a step is stored, `note` is called with its model
+calls. Their requests are serialised right after, while the translation to the vendor's format is still cached (so
+`Model.payload` is fast), and every quarter of a second all of them are compressed in a thread and stored in one
+transaction. A crash loses at most that quarter second. Reading a trace stores what is held first.
 
-What does not go in: credentials (they are headers, and only bodies are kept), and the values of the agent's secrets,
-wherever they stand. What is too large is cut where it is longest, and says so.
+Traces contain no credentials (these are headers, and only bodies are kept) and no values of the agent's secrets. A body
+that is too large is cut in its longest texts, and the trace says so.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUICK = 1  # zlib's level: a third larger than its best, at a fifth of the time
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """A trace whose body is still in plain words; `secrets` are sealed."""
+    """A trace whose body is not compressed yet; `secrets` are encrypted."""
 
     trace: Trace
     plain: bytes
@@ -63,7 +63,7 @@ class Tracing:
     # ---- writing ------------------------------------------------------------------------------------------------
 
     def note(self, call: ModelCall, step: Step, agent: Agent) -> None:
-        """The calls of a step that has just been written."""
+        """Trace the model calls of a step that has just been stored."""
         asyncio.get_running_loop().call_soon(self._put_into_words, call, step, agent)
 
     def _put_into_words(self, call: ModelCall, step: Step, agent: Agent) -> None:
@@ -97,7 +97,7 @@ class Tracing:
             await self.flush()
 
     async def flush(self) -> None:
-        """Store what was noted so far. What cannot be stored is lost, and said so in the log."""
+        """Store what was noted so far. What cannot be stored is lost, and the log says so."""
         await asyncio.sleep(0)  # what was noted just before is put into words first
         async with self._flushing:
             noted, self._noted, self._held_bytes = self._noted, [], 0
@@ -119,7 +119,7 @@ class Tracing:
         return traces
 
     def _forms(self, sealed: Sequence[str]) -> list[bytes]:
-        """The secrets as they can stand in JSON: as they are, escaped, and escaped once more inside a string."""
+        """The secrets as they may appear in JSON: as they are, escaped, and escaped twice."""
         forms: set[bytes] = set()
         for text in sealed:
             try:
@@ -193,14 +193,14 @@ def response_of(attempt: Attempt) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Mappings that are no dicts, as tool schemas may be."""
+    """Convert mappings that are not dicts; tool schemas may contain them."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError
 
 
 def fit(plain: bytes) -> bytes:
-    """Not longer than a trace may be: long texts are cut first, images before all, then old messages left out."""
+    """The body, cut to the size limit: first long texts, images before all others, then the oldest messages."""
     if len(plain) <= MAX_BODY_BYTES:
         return plain
     value = orjson.loads(plain)
@@ -228,13 +228,13 @@ def _cut(value: Any, longest: int, most: int) -> Any:
 
 
 def pack(plain: bytes, secrets: Sequence[bytes]) -> bytes:
-    """Secrets go first, so that no half of one is left where a text is cut."""
+    """Remove secrets, cut and compress. Secrets first, so that a cut leaves no part of one."""
     for secret in secrets:
         plain = plain.replace(secret, HIDDEN)
     return zlib.compress(fit(plain), QUICK)
 
 
 def unpack(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Request and response."""
+    """The request and the response."""
     held = orjson.loads(zlib.decompress(body))
     return held["request"], held["response"]

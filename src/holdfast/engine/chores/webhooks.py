@@ -1,8 +1,8 @@
-"""Delivers webhooks: what a run's last checkpoint put into the outbox is sent, again and again if need be.
+"""Delivers webhooks: what the last checkpoint of a run put into the outbox, with retries.
 
-At least once, in no promised order. An answer of 2xx is a delivery. Anything else is tried again with growing pauses
-for 72 hours, and then given up; so is at once what cannot get better (an address we do not go to, 410 Gone). Each
-attempt shows on the run. Any number of processes may deliver: each claims what it sends, for longer than a try takes.
+Each is delivered at least once, in no guaranteed order. A 2xx response is a delivery. Anything else is retried with
+growing pauses for 72 hours; failures that cannot get better (a refused address, 410 Gone) are not retried. The run
+shows each attempt. Any number of processes may deliver: each claims what it sends, for longer than an attempt takes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Webhooks:
             await asyncio.wait(working)
 
     async def _keep_delivering(self) -> None:
-        """A receiver that takes its time holds up nobody else: whenever a place is free, the next delivery begins."""
+        """Start the next delivery whenever a slot is free, so that a slow receiver does not delay the others."""
         while True:
             try:
                 begun = await self._begin_due()
@@ -85,7 +85,7 @@ class Webhooks:
                 await self._mail.clock.sleep(LOOK_SECONDS)
 
     async def deliver_due(self) -> int:
-        """Make one attempt at each delivery that is due, up to some; how many attempts were made."""
+        """Make one attempt at each delivery that is due, up to a limit, and return how many attempts were made."""
         begun = await self._begin_due()
         if begun:
             await asyncio.wait(begun)
@@ -145,7 +145,7 @@ class Webhooks:
         return Outcome(status="pending", sent_at=now, status_code=code, error=error, next_attempt_at=again)
 
     async def _body(self, delivery: Delivery) -> bytes:
-        """The result is what a client that waited for the run was answered. News of an approval is whole as it is."""
+        """For a run, the response that a client which waited for it got. Approval events are stored complete."""
         if "approval" in delivery.payload:
             return orjson.dumps(delivery.payload)
         run = await self._mail.store.run(delivery.run_id)

@@ -1,6 +1,7 @@
-"""What is done to a conversation outside of any run: look at its context, compact it, recompile its system message.
+"""Changes to a conversation outside of any run: preview its context, compact it, recompile its system message.
 
-Each change is refused while a run holds the conversation, and written in one transaction that compares the version.
+Each change is refused while a run is active in the conversation, and is written in one transaction that compares the
+version.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from holdfast.ports.stores.run_store import Change
 
 T = TypeVar("T")
 MAX_COMPACTIONS = 3  # each attempt may cost a model call
-WAYS: tuple[Way, ...] = ("asked", "all")  # whoever asks for a summary is not served by dropping messages without one
+WAYS: tuple[Way, ...] = ("asked", "all")  # a client that asked for a summary gets one: messages are not just dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class ConversationMaintenance:
 
 
 async def _shortened(job: compaction.Job) -> compaction.Shortened:
-    """As the settings say, or else all but the newest exchange. Raises what stands in the way of both."""
+    """Compacted as the settings say, or else to the newest exchange. Raises the error that prevents both."""
     failed = CompactionFailed("manual", "")
     for way in WAYS:
         outcome = await compaction.perform(job.in_the(way))

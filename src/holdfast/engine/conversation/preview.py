@@ -1,7 +1,7 @@
-"""What the model would be sent next, and how much of its window that takes.
+"""What the model would be sent next, and how much of its context window that takes.
 
-Made by the very builder that the loop uses (`model_call.model_request`), over the same scene; so what a client is shown
-is what would be sent. Nothing is written, and no model is called; the vendor may be asked to count.
+It is built by the function that the loop uses (`model_call.model_request`) from the same state, so a client is shown
+what would be sent. Nothing is written and no model is called; the vendor may be asked to count tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COUNT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A request as the loop would make it now, and whom it would be sent to."""
+    """A request as the loop would send it now, and the model that would get it."""
 
     request: ModelRequest
     found: FoundModel
@@ -52,9 +52,10 @@ class Overview:
 
 
 async def next_request(deps: Dependencies, conversation_id: str, request: RunRequest | None = None) -> Preview:
-    """The request that these messages would lead to; without any, the one that the context as it stands would.
+    """The request that these messages would lead to; without messages, the request for the context as it is.
 
-    Raises what a run with this request would be refused for."""
+    Raises the error that a run with this request would be refused with.
+    """
     given, request = request, request or RunRequest()
     session = await Session.load(deps, conversation_id, request)
     loaded, state = session.loaded, session.state
@@ -101,7 +102,7 @@ def _weigh(messages: list[Message], count: token_estimate.Count, limit: int) -> 
 
 
 def _scaled(parts: list[int], total: int) -> list[int]:
-    """The same shares of another sum, to the token: the vendor tells only the whole."""
+    """The same proportions of another sum, exact to the token: the vendor counts only the whole."""
     whole = sum(parts)
     if not whole:
         return [*parts[:-1], total]

@@ -165,8 +165,9 @@ async def _ask_summariser(job: Job, going: list[Body]) -> Reply:
 
 
 async def _summariser(job: Job) -> tuple[str, int]:
-    """The model chosen for summaries and how much it reads; a name nobody knows here (like `letta/auto`) means the
-    agent's own."""
+    """The model chosen for summaries and its context window; for an unknown name (like `letta/auto`), the agent's own
+    model.
+    """
     for handle in (job.settings.model or job.handle, job.handle):
         try:
             info = (await job.deps.models.find(handle, job.loaded.agent.org_id)).info
@@ -213,7 +214,7 @@ def _own_request(job: Job, keep: int) -> ModelRequest:
 
 
 def _as_messages(loaded: LoadedConversation, bodies: list[Body]) -> tuple[Message, ...]:
-    """For a request only: these messages are nobody's."""
+    """Messages for one request only; they are never stored."""
     first = loaded.context[0]
     conversation = f"{loaded.conversation.id}:summary"
     return tuple(

@@ -1,8 +1,8 @@
-"""A worker's hold on one run: its lease, and the two ways it can end early.
+"""A worker's lease on one run, and the two reasons why it can end early.
 
-Somebody may ask to cancel the run, here or in another process, and the lease may be lost to another owner. Whoever
-drives the run waits on `interrupted` beside its work. A worker that was frozen does not know that it was; so before
-anything that cannot be taken back it looks at its own clock, and at how long the last *written* lease is good.
+A client may cancel the run, through this process or another, and another process may have claimed it. The driver waits
+on `interrupted` beside its work. A process that was suspended does not notice it; so before every effect that cannot be
+undone, the driver compares its clock with the expiry of the last lease that was *stored*.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def began_ns(run: Run, clock: Clock) -> int:
-    """When the run was accepted, on this process's monotonic clock. Whoever drives it, in whatever process, counts from
-    there: a run that was taken over or stood in the queue has taken as long as its caller waited."""
+    """When the run was accepted, on the monotonic clock of this process. Every driver counts from there, because a run
+    that was taken over or queued has taken as long as its caller waited.
+    """
     return clock.monotonic_ns() - max(0, (clock.now() - run.created_at) // _MICROSECOND) * 1000
 
 
@@ -43,16 +44,16 @@ class HeldLease:
         return self._lease.run_id
 
     def renewed(self) -> Lease:
-        """The lease as it is to be written now: every write to the run prolongs it."""
+        """The lease to store now: every write to the run extends it."""
         return replace(self._lease, expires_at=self._clock.now() + self._length)
 
     def kept(self, lease: Lease) -> None:
-        """This was written."""
+        """This lease was stored."""
         self._lease = lease
 
     @property
     def held(self) -> bool:
-        """Nobody else can have taken the run yet, with some room for clocks that differ."""
+        """No other process can have claimed the run yet, with a margin for clocks that differ."""
         return self._clock.now() < self._lease.expires_at - self._length * MARGIN
 
     def cancel_asked(self) -> None:
@@ -72,7 +73,7 @@ async def renew(held_lease: HeldLease, store: RunStore) -> None:
 
 
 async def keep(held_lease: HeldLease, store: RunStore, clock: Clock, lease_seconds: float) -> None:
-    """A heartbeat for the times when no checkpoint renews the lease, as while a tool runs long."""
+    """Renew the lease while no checkpoint does, for example during a long tool call."""
     while True:
         await clock.sleep(lease_seconds / 3)
         try:

@@ -1,4 +1,4 @@
-"""From rows to the state that `decide` wants: the loadout, the calls in hand, what the turn has done so far."""
+"""From rows to the state that `decide` needs: the run's configuration, its open calls, what the turn has done."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state_of(
 
 
 def context_tokens(known: int | None, loaded: LoadedConversation, loadout: Loadout) -> int:
-    """As the last change left it; weighed whole only where that is not known, as after a fork or a reset."""
+    """As the last change stored it; counted only where that is unknown, as after a fork or a reset."""
     if known is not None:
         return known
     bodies = (message.body for message in loaded.context)
@@ -66,8 +66,9 @@ def loadout_of(
     *,
     conversation: Conversation | None = None,
 ) -> Loadout:
-    """Client tools shadow server tools of the same name. A conversation's word on parallel calls goes before the
-    agent's."""
+    """Client tools replace server tools of the same name. A conversation's setting for parallel calls overrides the
+    agent's.
+    """
     rules = tuple(parse_rule(rule) for rule in agent.tool_rules)
     secrets = digest_of_secrets(agent)
     said = ((conversation.model_settings if conversation else None) or {}).get("parallel_tool_calls")
@@ -97,13 +98,14 @@ def hand_of(tool: Tool, secrets: str) -> Hand:
 
 
 def digest_of_secrets(agent: Agent) -> str:
-    """Of the secrets as they are stored: sealed with the server's key and a random nonce, so that a guess cannot be
-    checked against it. One that is stored again with the same value keeps its sealed text (`Sealer.seal_again`)."""
+    """A digest of the secrets as they are stored: encrypted with the server's key and a random nonce, so that a guess
+    cannot be checked against it. Storing the same value again keeps its encrypted text (`Encrypter.seal_again`).
+    """
     return hashlib.sha256(orjson.dumps(dict(agent.secrets), option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def digest_of_tool(tool: Tool) -> str:
-    """The code, what is told of it, the packages it runs with, where it leads."""
+    """A digest of its code, its description and schema, its packages, and the server that it calls."""
     told = [tool.source_code, tool.json_schema, tool.pip_requirements, tool.npm_requirements, tool.tool_type]
     if tool.mcp is not None:
         told.append(tool.mcp)

@@ -66,7 +66,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class ModelCall:
-    """A call under way. `unfolding` holds what has been seen of the reply, for whoever has to cut it off."""
+    """A call in progress. `unfolding` holds what has arrived of the reply, in case the call is interrupted."""
 
     step_id: str
     message_id: str
@@ -259,7 +259,7 @@ def used_so_far(call: ModelCall) -> Usage:
 
 
 def unseen(wire: WireObject) -> None:
-    """Pieces of a reply that nobody watches token by token are not records."""
+    """Whether a piece of a reply is not recorded, because no client streams the run token by token."""
 
 
 def _failure(attempt: Attempt) -> Json:

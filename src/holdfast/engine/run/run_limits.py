@@ -1,7 +1,7 @@
-"""What a run is held to, gathered when it begins: its model's window, and the limits that were set for it.
+"""The limits of a run, collected when it begins: its model's context window, and the budgets that were set.
 
-Asking the directory costs nothing for a model that it knows. One that it cannot look up in time has no known window and
-no price: then the context is compacted only when the vendor complains, and a cost budget limits nothing.
+Models that the directory knows cost no lookup. A model that cannot be looked up in time has no known window and no
+price: then the context is compacted only when the vendor rejects it, and a cost budget limits nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def limits_of_run(deps: Dependencies, agent: Agent, conversation: Conversa
 
 
 def window_of(agent: Agent, conversation: Conversation, info: ModelInfo | None) -> int | None:
-    """The limit that was set for the conversation or the agent, and never more than the model reads."""
+    """The limit that was set for the conversation or the agent, but never more than the model's own."""
     wanted = conversation.context_window_limit or agent.context_window_limit
     known = [limit for limit in (wanted, info.context_window if info else None) if limit]
     return min(known) if known else None

@@ -1,4 +1,4 @@
-"""Taking over a run that nobody drives: its owner died, or its turn in the queue has come."""
+"""Take over a run that no process drives: its owner crashed, or it is next in the queue."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ MAX_TAKEOVERS = 10  # for each step that the run has come to
 
 
 async def take_over(deps: Dependencies, lease: Lease) -> tuple[Driver, Happened]:
-    """A driver for a run that was claimed, and what it finds. LostLease if it has come to rest meanwhile: this process
-    stood still, and somebody else was quicker."""
+    """A driver for a run that was claimed, and the event to begin with. `LostLease` if the run has come to rest
+    meanwhile: this process was suspended, and another one was faster.
+    """
     run = await deps.store.run(lease.run_id)
     if run.status not in ACTIVE:
         raise LostLease(f"Run {run.id} was brought to rest by another process.")
@@ -44,8 +45,9 @@ async def take_over(deps: Dependencies, lease: Lease) -> tuple[Driver, Happened]
 
 
 def found(run: Run, request: RunRequest, lease: Lease, steps: int) -> Happened:
-    """What a new owner finds: input that nobody has looked at, or work that somebody left. A run that kills whoever
-    drives it, again and again at the same place, is not tried for ever."""
+    """What a new owner finds: input that was never decided, or work that was interrupted. A run that crashes its driver
+    again and again at the same place is ended after some attempts.
+    """
     if lease.epoch > MAX_TAKEOVERS * (1 + steps):
         return Crashed(f"Run {run.id} was taken over {lease.epoch - 1} times and got no further than step {steps}.")
     if run.status == "created":

@@ -1,7 +1,7 @@
-"""One tool call: check its arguments, run the tool, and bring the outcome into the shape the model reads.
+"""One tool call: check its arguments, run the tool, and convert the outcome to what the model reads.
 
-The call is in the ledger as started when this is asked. Whatever goes wrong with the tool is a result for the model;
-cancelling the task kills the tool.
+The ledger already has the call as started. Every failure of the tool is a result for the model; cancelling the task
+kills the tool.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def job_for(tool: Tool, agent: Agent, blocks: tuple[Block, ...], arguments: str)
 
 
 def told_of_stale_memory(result: ToolResult, loaded: LoadedConversation, label: str) -> ToolResult:
-    """The result of a call whose memory edits were not written. `scene` holds the blocks as they are now."""
+    """The result of a call whose memory edits were not written. `scene` has the current blocks."""
     now = next((block.value for block in loaded.blocks if block.label == label), None)
     state = "it is no longer there" if now is None else f"it now reads:\n{now}"
     note = f"Somebody else changed the memory block {label} meanwhile, so nothing was written to it; {state}"

@@ -36,8 +36,9 @@ class Journal:
         return self._next + len(self._gathered)
 
     def show(self, data: WireObject) -> None:
-        """Gather one record; it is stored and shown soon. After a page that could not be stored none is: a log has no
-        holes, and whoever takes the run over goes on where it ends."""
+        """Collect one record; it is stored and shown soon. After a page that could not be stored, no further record is:
+        a log has no gaps, and the next owner continues where it ends.
+        """
         if self._held is not None:
             self._held.append(data)
             return

@@ -1,6 +1,6 @@
-"""A run read to its end, and the response that is made of it: for whoever waits for it, and for webhooks.
+"""A run's records read to their end, and the response made of them: for clients that wait, and for webhooks.
 
-Both are readers of the log, so the two can never tell different stories.
+Both read the log, so they can never differ.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RunResponse:
 
 
 async def read_response(batches: AsyncIterator[Batch], types: Sequence[str] | None) -> RunResponse:
-    """As a follower sees it: returns when the run rests."""
+    """The response, read like any follower; returns when the run rests."""
     whole = RunResponse()
     async for batch in batches:
         whole.gap = whole.gap or batch.gap_until is not None
@@ -60,7 +60,7 @@ async def read_response(batches: AsyncIterator[Batch], types: Sequence[str] | No
 
 
 async def read_until(store: RunStore, run_id: str, last_event: int, types: Sequence[str] | None) -> RunResponse:
-    """As it stood when its log ended at `last_event`, whatever has been added since."""
+    """The response as it was when the log ended at `last_event`, whatever was added since."""
     whole, after = RunResponse(), 0
     while after < last_event:
         page = await store.read_log(run_id, after, PAGES_PER_READ)
