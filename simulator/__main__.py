@@ -17,7 +17,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.seed is not None and given.histories is None:
         with quietly():
-            told = play(given.seed, tell=print)
+            told = play(given.seed, show=print)
         print(told)
         return 1 if told.broken else 0
     summary = play_many(given.seed or 0, given.histories or 20_000, given.workers)

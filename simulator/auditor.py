@@ -173,9 +173,9 @@ class Auditor:
             self._called(run_id, call, epoch or 0)
         for call in change.changed_calls:
             self._moved(call, epoch or 0)
-        for ruling in change.rulings:
-            if ruling.kind in ("approved", "edited", "allowed"):
-                self.calls[_key(ruling.call)].approved = True
+        for entry in change.audit_entries:
+            if entry.kind in ("approved", "edited", "allowed"):
+                self.calls[_key(entry.call)].approved = True
         after: RunStatus = book.status if book.queued else "running"
         if change.rest is not None:
             after = change.rest.status

@@ -43,7 +43,7 @@ class Fault:
 
 class History:
     def __init__(
-        self, seed: int, tell: Callable[[str], None] | None = None, record: list[Carried] | None = None
+        self, seed: int, show: Callable[[str], None] | None = None, record: list[Carried] | None = None
     ) -> None:
         self.seed = seed
         self.random = random = Random(seed)
@@ -54,7 +54,7 @@ class History:
         self.behaviour = Behaviour(random)
         self.recorded = record
         self.opening: list[tuple[Home, Conversation, Message]] = []
-        self.net = Network(self.loop, random, self.store, self.clock, self._carried, tell=tell)
+        self.net = Network(self.loop, random, self.store, self.clock, self._carried, show=show)
         self.promised = Promised()
         self.nodes: list[Node] = []
         self.born = 0
@@ -63,7 +63,7 @@ class History:
         self.writes = 0
         self._known_dead: list[str] = []
         self.loop.after_step = self._after_step
-        self._tell = tell
+        self._show = show
         self._make_agents()
 
     def _make_agents(self) -> None:
@@ -162,8 +162,8 @@ class History:
         node = self.random.choice(self.nodes) if self.nodes else None
         if fault.process is not None:
             node = next((one for one in self.nodes if one is fault.process), None)
-        if self._tell is not None:
-            self._tell(f"{self.loop.time():.6f} !! {kind} {node.name if node else ''}")
+        if self._show is not None:
+            self._show(f"{self.loop.time():.6f} !! {kind} {node.name if node else ''}")
         self.auditor.reached[kind] += 1
         match kind:
             case "kill" if node is not None:

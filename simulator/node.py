@@ -28,7 +28,7 @@ class SimBus:
         self._others = others
         self._listeners: list[Listener] = []
 
-    def tell(self, kind: HintKind, about: str) -> None:
+    def send(self, kind: HintKind, about: str) -> None:
         if self._process.dead:
             return
         for node in self._others():
@@ -45,7 +45,7 @@ class SimBus:
         for listener in self._listeners:
             listener(kind, about)
 
-    def hear(self, listener: Listener) -> None:
+    def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     async def open(self) -> None:

@@ -33,17 +33,17 @@ class PlayResult:
     broken: str | None = None
 
 
-def play(seed: int, tell: Callable[[str], None] | None = None) -> PlayResult:
+def play(seed: int, show: Callable[[str], None] | None = None) -> PlayResult:
     """Play one history to its end. A broken promise is in the result; it is not raised."""
-    return played(seed, tell)[1]
+    return played(seed, show)[1]
 
 
 def played(
-    seed: int, tell: Callable[[str], None] | None = None, record: list[Carried] | None = None
+    seed: int, show: Callable[[str], None] | None = None, record: list[Carried] | None = None
 ) -> tuple[History, PlayResult]:
     """Play one history and also return its final state. Each store call is recorded on request."""
     with _seeded_ids(seed):
-        history = History(seed, tell, record)
+        history = History(seed, show, record)
         with _recording_errors(history.auditor):
             broken = _run(history)
     told = PlayResult(

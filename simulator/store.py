@@ -29,7 +29,7 @@ class MemoryStore(Tables):
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def situation(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
+    def snapshot(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
         line = self._line(conversation_id)
         rows = line.unreturned()
         turn_id = rows[0].turn_id if rows else None

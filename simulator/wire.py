@@ -70,7 +70,7 @@ class Network:
     trouble: float = 0.0
     slow: float = 0.0
     trace: int = 0
-    tell: Callable[[str], None] | None = None
+    show: Callable[[str], None] | None = None
     outside: Context = field(default_factory=Context)
 
     async def call(self, process: Process, name: str, *args: Any) -> Any:
@@ -110,8 +110,8 @@ class Network:
     def _note(self, process: Process, done: Carried) -> None:
         told = f"{self.loop.time():.6f} {process.name} {done.name} {type(done.error).__name__}"
         self.trace = zlib.crc32(told.encode(), self.trace)
-        if self.tell is not None:
-            self.tell(f"{told if done.error else told.removesuffix(' NoneType')} {_brief(done)}")
+        if self.show is not None:
+            self.show(f"{told if done.error else told.removesuffix(' NoneType')} {_brief(done)}")
 
 
 _TIMED = frozenset(
@@ -163,8 +163,8 @@ class SimRunStore:
     async def _call(self, name: str, *args: Any) -> Any:
         return await self._net.call(self._process, name, *args)
 
-    async def situation(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
-        found: Snapshot = await self._call("situation", conversation_id, known_version)
+    async def snapshot(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
+        found: Snapshot = await self._call("snapshot", conversation_id, known_version)
         return found
 
     async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:

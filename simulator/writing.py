@@ -36,11 +36,11 @@ def write(tables: Tables, line: Line, row: RunRow | None, change: Change, now: d
         owner = tables.runs[change.step.run_id]  # the tools of an answer belong to the step that asked for approval
         owner.steps = [step for step in owner.steps if step.id != change.step.id] + [change.step]
     _write_calls(tables, line, row, change, now)
-    for ruling in change.rulings:
-        by = ruling.by or change.decided_by
-        tables.decisions.append((ruling.call.step_id, ruling.call.call.id, ruling.kind, by))
-    if change.allow and any(ruling.kind in ("approved", "edited") for ruling in change.rulings):
-        digests = {ruling.call.call.name: ruling.call.digest for ruling in change.rulings}
+    for entry in change.audit_entries:
+        by = entry.by or change.decided_by
+        tables.decisions.append((entry.call.step_id, entry.call.call.id, entry.kind, by))
+    if change.allow and any(entry.kind in ("approved", "edited") for entry in change.audit_entries):
+        digests = {entry.call.call.name: entry.call.digest for entry in change.audit_entries}
         line.allowances += [
             Allowance(new_id("allowance"), name, digests.get(name), digest) for name, digest in change.allow.items()
         ]

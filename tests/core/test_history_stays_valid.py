@@ -13,7 +13,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.turns import hand, result, said
+from core.turns import agent_tool, result, said
 from holdfast.core.budget import Budget, seconds_spent
 from holdfast.core.conversation.messages import (
     Answer,
@@ -39,13 +39,13 @@ from holdfast.core.state import (
     Decision,
     DecisionsGiven,
     Happened,
-    Loadout,
     ModelFailed,
     ModelReplied,
     Recovered,
+    RunConfig,
+    RunLimits,
     RunTools,
     State,
-    Terms,
     ToolSettled,
 )
 from holdfast.core.tools.tool_rules import parse_rule
@@ -55,16 +55,16 @@ from holdfast.testing.request_reading import as_messages, unpaired
 TOOLS = ("look", "pay", "send", "count")
 
 
-def loadouts() -> st.SearchStrategy[Loadout]:
+def configs() -> st.SearchStrategy[RunConfig]:
     policies = st.sampled_from(("ask", "retry", "tell"))
     return st.builds(
-        lambda beside, gated, client, parallel, steps, policy, terms: Loadout(
-            tools={name: hand(name, parallel=name in beside, on_unknown=policy) for name in TOOLS},
+        lambda beside, gated, client, parallel, steps, policy, limits: RunConfig(
+            tools={name: agent_tool(name, parallel=name in beside, on_unknown=policy) for name in TOOLS},
             rules=tuple(parse_rule({"type": "requires_approval", "tool_name": name}) for name in sorted(gated)),
             client_tools=tuple(ToolSpec(name, name, {"type": "object"}) for name in sorted(client)),
             parallel_calls=parallel,
             max_steps=steps,
-            terms=terms,
+            limits=limits,
         ),
         st.sets(st.sampled_from(TOOLS)),
         st.sets(st.sampled_from(TOOLS)),
@@ -73,7 +73,7 @@ def loadouts() -> st.SearchStrategy[Loadout]:
         st.integers(1, 4),
         policies,
         st.builds(
-            Terms,
+            RunLimits,
             st.just(1_000),
             st.sampled_from((None, 10, 900)),
             st.builds(Budget, st.sampled_from((None, 1, 50)), max_repeats=st.sampled_from((None, 1, 2))),
@@ -84,8 +84,8 @@ def loadouts() -> st.SearchStrategy[Loadout]:
 class World:
     """A conversation that follows decisions, and remembers what really ran."""
 
-    def __init__(self, loadout: Loadout, draw: st.DataObject) -> None:
-        self.state = State(loadout)
+    def __init__(self, config: RunConfig, draw: st.DataObject) -> None:
+        self.state = State(config)
         self.draw = draw
         self.context: list[Body] = []
         self.ran: list[str] = []
@@ -180,11 +180,11 @@ def _sent(turn: Turn) -> Body:
 
 
 @settings(max_examples=400, deadline=None)
-@given(loadouts(), st.data())
+@given(configs(), st.data())
 def test_each_call_has_exactly_one_return_and_the_next_message_is_accepted(
-    loadout: Loadout, data: st.DataObject
+    config: RunConfig, data: st.DataObject
 ) -> None:
-    world = World(loadout, data)
+    world = World(config, data)
     for _ in range(data.draw(st.integers(1, 4), label="turns")):
         decision = world.turn(said())
         while decision.stop == "requires_approval":
@@ -195,6 +195,6 @@ def test_each_call_has_exactly_one_return_and_the_next_message_is_accepted(
             decision = world.turn(CancelAsked() if leave else DecisionsGiven(world.answers()))
         world.check_returns(complete=True)
         world.state = replace(world.state, steps=0, compactions=0)
-    if all(tool.on_unknown != "retry" for tool in loadout.tools.values()):
+    if all(tool.on_unknown != "retry" for tool in config.tools.values()):
         repeated = {call_id for call_id in world.ran if world.ran.count(call_id) > 1}
-        assert not repeated or loadout.tools["look"].on_unknown == "ask", "an effect was repeated unasked"
+        assert not repeated or config.tools["look"].on_unknown == "ask", "an effect was repeated unasked"

@@ -21,16 +21,16 @@ from holdfast.core.state import (
     Decision,
     ModelFailed,
     ModelReplied,
+    RunLimits,
     State,
-    Terms,
     ToolSettled,
 )
 
 SOME = Usage(10, 10)
 
 
-def under(before: State, **terms: object) -> State:
-    return replace(before, loadout=replace(before.loadout, terms=Terms(**terms)))  # type: ignore[arg-type]
+def under(before: State, **limits: object) -> State:
+    return replace(before, config=replace(before.config, limits=RunLimits(**limits)))  # type: ignore[arg-type]
 
 
 def step(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.turns import call, hand, replied, result, said, state
+from core.turns import agent_tool, call, replied, result, said, state
 from holdfast.core.conversation.messages import (
     Approval,
     ApprovalRequestBody,
@@ -227,7 +227,7 @@ def test_an_answer_when_nothing_waits_is_refused() -> None:
 
 
 def test_an_answer_sent_twice_runs_nothing_twice() -> None:
-    before = State(state("pay").loadout, answered=(frozenset({"call_pay", "call_other"}),))
+    before = State(state("pay").config, answered=(frozenset({"call_pay", "call_other"}),))
     decision = decide(before, DecisionsGiven((Approval("call_pay", True),)))
     assert started(decision) == []
     assert "keep-alive" in str(bodies(decision)[0])
@@ -249,9 +249,9 @@ def test_client_tools_always_wait_for_the_client() -> None:
 def test_a_client_call_that_an_older_server_approved_does_not_run_after_a_takeover(
     status: str, on_unknown: str
 ) -> None:
-    loadout = replace(state().loadout, tools={"open_file": hand("open_file", on_unknown=on_unknown)})
+    config = replace(state().config, tools={"open_file": agent_tool("open_file", on_unknown=on_unknown)})
     left = Call(call("open_file"), "step-1", 0, status, "message-1", client_side=True)  # type: ignore[arg-type]
-    decision = decide(State(loadout, (left,)), Recovered("message-3"))
+    decision = decide(State(config, (left,)), Recovered("message-3"))
     assert started(decision) == []
     if decision.state.waiting:
         with pytest.raises(Invalid, match="runs on the client"):
@@ -329,12 +329,12 @@ def test_whatever_ends_a_call_that_was_lost_the_model_is_told_that_it_may_have_t
 
 
 def test_the_tools_policy_can_be_to_run_again_or_to_tell_the_model() -> None:
-    from core.turns import hand
+    from core.turns import agent_tool
 
     for policy, runs_again in (("retry", True), ("tell", False)):
         before = decide(state("pay"), replied(call("pay"))).state
-        loadout = before.loadout.__class__(tools={"pay": hand("pay", on_unknown=policy)})
-        decision = decide(State(loadout, calls=before.calls), Recovered("message-9"))
+        config = before.config.__class__(tools={"pay": agent_tool("pay", on_unknown=policy)})
+        decision = decide(State(config, calls=before.calls), Recovered("message-9"))
         assert bool(started(decision)) is runs_again
 
 

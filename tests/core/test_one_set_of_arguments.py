@@ -21,7 +21,7 @@ from holdfast.core.conversation.messages import Approval, ApprovalRequestBody, A
 from holdfast.core.errors import Invalid
 from holdfast.core.loop import decide
 from holdfast.core.model import ToolSpec
-from holdfast.core.state import Decision, DecisionsGiven, Hand, Loadout, Recovered, RunTools, State, ToolSettled
+from holdfast.core.state import AgentTool, Decision, DecisionsGiven, Recovered, RunConfig, RunTools, State, ToolSettled
 from holdfast.core.tools.tool_rules import parse_rule
 
 NAMES = ("a", "b")
@@ -60,10 +60,11 @@ policies = st.builds(
     st.integers(0, 3),
     st.sampled_from(("allow", "ask", "deny")),
 )
-loadouts = st.builds(
-    lambda given_rules, given_policies, on_unknown, allowed: Loadout(
+configs = st.builds(
+    lambda given_rules, given_policies, on_unknown, allowed: RunConfig(
         tools={
-            name: Hand(name, ToolSpec(name, name, PARAMETERS), on_unknown=on_unknown, digest="tool") for name in NAMES
+            name: AgentTool(name, ToolSpec(name, name, PARAMETERS), on_unknown=on_unknown, digest="tool")
+            for name in NAMES
         },
         rules=tuple(parse_rule(rule) for rule in given_rules),
         policies=parse_policies(given_policies),
@@ -85,8 +86,8 @@ def final(given: dict[str, Any]) -> dict[str, Any]:
     return {name: int(value) for name, value in given.items() if value is not None and name != "thinking"}
 
 
-def filled_by(loadout: Loadout, called: tuple[str, ...], name: str) -> dict[str, Any]:
-    for rule in loadout.rules:
+def filled_by(config: RunConfig, called: tuple[str, ...], name: str) -> dict[str, Any]:
+    for rule in config.rules:
         if not called and rule.kind == "run_first" and rule.tool_name == name and rule.args:
             return dict(rule.args)
         if called and rule.kind == "constrain_child_tools" and rule.tool_name == called[-1] and name in rule.child_args:
@@ -94,9 +95,9 @@ def filled_by(loadout: Loadout, called: tuple[str, ...], name: str) -> dict[str,
     return {}
 
 
-def forbidden_by_a_policy(loadout: Loadout, name: str, expected: dict[str, Any]) -> bool:
+def forbidden_by_a_policy(config: RunConfig, name: str, expected: dict[str, Any]) -> bool:
     """The first policy that applies says no; one that cannot be checked applies unless it allows."""
-    for policy in loadout.policies:
+    for policy in config.policies:
         [condition] = policy.when
         unsure = condition.argument not in expected and policy.then != "allow"
         if policy.tool == name and (unsure or expected.get(condition.argument) == condition.value):
@@ -121,7 +122,7 @@ def in_the_ledger(decision: Decision) -> list[dict[str, Any]]:
 
 
 def in_the_audit_log(decision: Decision) -> list[str]:
-    return [digest_of(ruling.call.to_run.arguments) for ruling in decision.rulings]
+    return [digest_of(entry.call.to_run.arguments) for entry in decision.audit_entries]
 
 
 def run(decision: Decision) -> list[dict[str, Any]]:
@@ -131,21 +132,21 @@ def run(decision: Decision) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=1500, deadline=None, print_blob=True)
-@given(loadouts, st.lists(names, max_size=1), names, arguments, st.lists(st.tuples(answers, arguments), max_size=3))
+@given(configs, st.lists(names, max_size=1), names, arguments, st.lists(st.tuples(answers, arguments), max_size=3))
 def test_what_is_judged_shown_stored_and_run_is_one_and_the_same(
-    loadout: Loadout,
+    config: RunConfig,
     called: list[str],
     name: str,
     written: dict[str, Any],
     decisions: list[tuple[str, dict[str, Any]]],
 ) -> None:
-    expected = final({**written, **filled_by(loadout, tuple(called), name)})
-    decision = decide(State(loadout, called=tuple(called)), replied(ToolCall("c1", name, json.dumps(written))))
+    expected = final({**written, **filled_by(config, tuple(called), name)})
+    decision = decide(State(config, called=tuple(called)), replied(ToolCall("c1", name, json.dumps(written))))
     assert shown(decision) == [expected]
     assert in_the_ledger(decision) == [expected]
     assert in_the_audit_log(decision) in ([], [digest_of(json.dumps(expected))])
-    forbidden = forbidden_by_a_policy(loadout, name, expected)
-    assert forbidden == ([ruling.kind for ruling in decision.rulings] == ["refused"])
+    forbidden = forbidden_by_a_policy(config, name, expected)
+    assert forbidden == ([entry.kind for entry in decision.audit_entries] == ["refused"])
     assert not (forbidden and run(decision))
     for kind, edit in decisions:
         if run(decision):
@@ -156,7 +157,7 @@ def test_what_is_judged_shown_stored_and_run_is_one_and_the_same(
         if not decision.state.waiting:
             break
         given_answer = DecisionsGiven((answer(kind, "c1", edit),))
-        if kind == "edit" and forbidden_by_a_policy(loadout, name, final(edit)):
+        if kind == "edit" and forbidden_by_a_policy(config, name, final(edit)):
             with pytest.raises(Invalid, match="forbids"):
                 decide(decision.state, given_answer)
             continue

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from holdfast.core.conversation.messages import Draft, Text, ToolCall, ToolResult, UserBody
 from holdfast.core.model import Reply, ToolSpec, Usage
-from holdfast.core.state import Hand, Loadout, ModelReplied, State, UserSpoke
+from holdfast.core.state import AgentTool, ModelReplied, RunConfig, State, UserSpoke
 from holdfast.core.tools.tool_rules import parse_rule
 
 SCHEMA = {"type": "object", "properties": {}}
 
 
-def hand(name: str, *, parallel: bool = False, on_unknown: str = "ask") -> Hand:
-    return Hand(name, ToolSpec(name, name, SCHEMA), parallel, on_unknown)  # type: ignore[arg-type]
+def agent_tool(name: str, *, parallel: bool = False, on_unknown: str = "ask") -> AgentTool:
+    return AgentTool(name, ToolSpec(name, name, SCHEMA), parallel, on_unknown)  # type: ignore[arg-type]
 
 
 def state(
@@ -25,8 +25,8 @@ def state(
 ) -> State:
     asked = tuple({"type": "requires_approval", "tool_name": name} for name in gated)
     return State(
-        Loadout(
-            tools={name: hand(name, parallel=beside) for name in names},
+        RunConfig(
+            tools={name: agent_tool(name, parallel=beside) for name in names},
             rules=tuple(parse_rule(rule) for rule in (*asked, *rules)),
             client_tools=tuple(ToolSpec(name, name, SCHEMA) for name in client),
             parallel_calls=parallel_calls,

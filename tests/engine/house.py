@@ -27,7 +27,7 @@ from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.providers.directory import Directory
 from holdfast.records.agents import Agents
 from holdfast.records.tools import Tools
-from holdfast.storage.encryption import AesSealer
+from holdfast.storage.encryption import AesEncrypter
 from holdfast.storage.records.agent_store import SqlAgents
 from holdfast.storage.records.archive_store import SqlArchives
 from holdfast.storage.records.conversation_store import SqlConversations
@@ -35,7 +35,7 @@ from holdfast.storage.records.history_store import SqlHistory
 from holdfast.storage.records.message_search import SqlMessageSearch
 from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.records.tool_store import SqlTools
-from holdfast.storage.runs.queue_limits import RunLimits
+from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.storage.runs.run_store import SqlRunStore
 from holdfast.storage.schema.migrate import migrate
 from holdfast.storage.sql.database import Database
@@ -153,7 +153,7 @@ async def opened(
     approvals_webhook: str | None = None,
     bus: Bus | None = None,
     most_runs: int = 256,
-    limits: RunLimits | None = None,
+    limits: QueueLimits | None = None,
     **wired: Any,
 ) -> AsyncIterator[House]:
     """The house; without `sweep` it leaves alone what others left behind. `wired` goes to its wiring as it is."""
@@ -185,7 +185,7 @@ async def opened(
         model,
         toolbox,
         deps,
-        Agents(SqlAgents(database), models, clock, AesSealer("a key", Path(), makes_key=False), deps.images),
+        Agents(SqlAgents(database), models, clock, AesEncrypter("a key", Path(), makes_key=False), deps.images),
         Tools(SqlTools(database), SourceSchemas(), clock),
         SqlConversations(database, clock),
         SqlHistory(database),

@@ -37,8 +37,8 @@ async def say(house: House, asked: Asked, answer: Any, remember: str | None = No
 
 
 async def last_returns(house: House, conversation: str) -> dict[str, str]:
-    situation = await house.deps.store.situation(conversation)
-    found = [m.body for m in situation.context or () if isinstance(m.body, ToolReturnsBody)]
+    snapshot = await house.deps.store.snapshot(conversation)
+    found = [m.body for m in snapshot.context or () if isinstance(m.body, ToolReturnsBody)]
     return {result.call_id: plain_text(result.content) for result in found[-1].results}
 
 

@@ -26,7 +26,7 @@ async def test_an_insert_that_is_run_again_with_the_same_key_adds_nothing(databa
             house.model.script(Call("archival_memory_insert", {"content": "the tide turns at six"}))
             house.model.script(Say("kept"))
             await house.finished(conversation)
-        agent = (await house.deps.store.situation(conversation)).agent
+        agent = (await house.deps.store.snapshot(conversation)).agent
         found = await archives.search(PassageSearch(org_id=agent.org_id, agent_id=agent.id))
         assert len(found) == 2  # two calls, each once
         assert len({one.passage.archive_id for one in found}) == 1

@@ -51,8 +51,8 @@ async def test_cancelling_a_run_that_was_answered_touches_no_later_approval(data
         house.model.script(Call("pay", id="c2"))
         await house.finished(conversation, "again")
         assert await house.engine.cancel(first, rollback=True)
-        situation = await house.deps.store.situation(conversation)
-        assert [call.status for call in situation.calls] == ["awaiting"]
+        snapshot = await house.deps.store.snapshot(conversation)
+        assert [call.status for call in snapshot.calls] == ["awaiting"]
         house.model.script(Say("paid"))
         assert (await house.finished(conversation, "", answers=(Approval("c2", True),))).stop_reason == "end_turn"
 
@@ -151,14 +151,14 @@ async def test_one_run_that_cannot_be_loaded_does_not_keep_others_from_being_tak
             await house.model_called(number + 1)
             await died(house, runs[-1])
         async with opened(database_url, owner="other", sweep=False) as other:
-            loaded = other.deps.store.situation
+            loaded = other.deps.store.snapshot
 
             async def broken(conversation_id: str, known: int | None = None) -> object:
                 if conversation_id == lines[0]:
                     raise RuntimeError("its rows cannot be read")
                 return await loaded(conversation_id, known)
 
-            other.deps.store.situation = broken  # type: ignore[method-assign, assignment]
+            other.deps.store.snapshot = broken  # type: ignore[method-assign, assignment]
             other.model.script(Say("done"))
             await other.engine.open(alone=True)
             assert (await other.records(runs[1].id))[-2]["stop_reason"] == "end_turn"

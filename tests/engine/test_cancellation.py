@@ -29,13 +29,13 @@ from holdfast.testing.script import Call, Fail, Hang, Say
 async def check_cancelled(house: House, run: Run, conversation: str, *, in_context: bool = True) -> None:
     after = await house.history.run(DEFAULT_ACTOR, run.id)
     assert (after.status, after.stop_reason) == ("cancelled", "cancelled")
-    situation = await house.deps.store.situation(conversation)
-    assert situation.agent.last_stop_reason == "cancelled"
-    assert situation.calls == ()
+    snapshot = await house.deps.store.snapshot(conversation)
+    assert snapshot.agent.last_stop_reason == "cancelled"
+    assert snapshot.calls == ()
     stored = (
         await house.history.messages(DEFAULT_ACTOR, MessageScope(conversation_id=conversation), Page(limit=100))
     ).messages
-    kept = {m.id for m in situation.context or ()}
+    kept = {m.id for m in snapshot.context or ()}
     assert ({m.id for m in stored} == kept) is in_context
     stops = [r["stop_reason"] for r in await house.records(run.id) if r["message_type"] == "stop_reason"]
     assert stops[-1] == "cancelled"
@@ -113,8 +113,8 @@ async def test_while_tools_run(database_url: str, together: int) -> None:
             run = await house.start(conversation)
             await begun.wait()
             await house.engine.cancel(run)
-        situation = await house.deps.store.situation(conversation)
-        returned = (situation.context or ())[-1].body
+        snapshot = await house.deps.store.snapshot(conversation)
+        returned = (snapshot.context or ())[-1].body
         assert isinstance(returned, ToolReturnsBody)
         assert len(returned.results) == together
         assert all("The user cancelled the request" in str(r.content) for r in returned.results)
@@ -148,7 +148,7 @@ async def test_together_with_an_approval_that_arrives_at_the_same_moment(databas
             for outcome in outcomes:
                 if isinstance(outcome, Run):
                     await house.records(outcome.id)
-            assert (await house.deps.store.situation(conversation)).calls == ()
+            assert (await house.deps.store.snapshot(conversation)).calls == ()
             await check_ids_agree(house, conversation)
             house.model._replies.clear()
             house.model.script(Say("next"))
@@ -200,9 +200,9 @@ async def test_together_with_the_last_step(database_url: str) -> None:
         await asyncio.gather(*cancelling)
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert after.stop_reason in ("cancelled", "max_steps")
-        situation = await house.deps.store.situation(conversation)
-        assert situation.calls == ()
-        assert situation.agent.last_stop_reason == after.stop_reason
+        snapshot = await house.deps.store.snapshot(conversation)
+        assert snapshot.calls == ()
+        assert snapshot.agent.last_stop_reason == after.stop_reason
         assert await house.kinds(conversation) == ["System", "User", "Assistant", "ToolReturns"]
         await check_ids_agree(house, conversation)
         stops = [r["stop_reason"] for r in await house.records(run.id) if r["message_type"] == "stop_reason"]
@@ -269,7 +269,7 @@ async def test_before_its_start_while_it_waits_in_the_queue(database_url: str) -
         await house.engine.cancel(running)
         await house.records(behind.id)
         assert (await house.history.run(DEFAULT_ACTOR, behind.id)).stop_reason == "end_turn"
-        said = [str(m.body) for m in (await house.deps.store.situation(conversation)).context or ()]
+        said = [str(m.body) for m in (await house.deps.store.snapshot(conversation)).context or ()]
         assert not any("me too" in text for text in said)
         assert any("and me" in text for text in said)
 
@@ -321,9 +321,9 @@ async def test_a_run_at_rest_cannot_be_written_to(database_url: str) -> None:
             house.model.script(*script)
             run = await house.finished(conversation)
             assert run.status == status
-            situation = await house.deps.store.situation(conversation)
+            snapshot = await house.deps.store.snapshot(conversation)
             rest = Rest("cancelled", "cancelled", run.created_at, 0)
-            change = Change(conversation, situation.version, situation.next_seq, rest=rest)
+            change = Change(conversation, snapshot.version, snapshot.next_seq, rest=rest)
             lease = Lease(run.id, "test", 1, run.created_at)
             with pytest.raises(LostLease):
                 await house.deps.store.checkpoint(lease, change)
@@ -337,7 +337,7 @@ async def test_a_change_that_the_lifecycle_does_not_list_cannot_be_written(datab
         store = house.deps.store
 
         async def resting(conversation: str, status: RunStatus, stop: StopReason) -> Change:
-            now = await store.situation(conversation)
+            now = await store.snapshot(conversation)
             return Change(conversation, now.version, now.next_seq, rest=Rest(status, stop, house.deps.clock.now(), 0))
 
         conversation = await house.agent("pay", gated=("pay",))

@@ -37,9 +37,9 @@ async def talk(house: House, conversation: str, turns: int, text: str = LONG) ->
 
 
 async def context_of(house: House, conversation: str) -> tuple[Message, ...]:
-    situation = await house.deps.store.situation(conversation)
-    assert situation.context is not None
-    return situation.context
+    snapshot = await house.deps.store.snapshot(conversation)
+    assert snapshot.context is not None
+    return snapshot.context
 
 
 async def steps_of(house: House, run: Run) -> Sequence[Step]:

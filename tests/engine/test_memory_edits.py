@@ -28,23 +28,23 @@ async def with_memory(house: House, *names: str) -> str:
 
 
 async def blocks_of(house: House, conversation: str) -> dict[str, str]:
-    return {block.label: block.value for block in (await house.deps.store.situation(conversation)).blocks}
+    return {block.label: block.value for block in (await house.deps.store.snapshot(conversation)).blocks}
 
 
 async def by_hand(house: House, conversation: str, **given: Any) -> None:
     """A person changes the first block, as through the API."""
-    block = (await house.deps.store.situation(conversation)).blocks[0]
+    block = (await house.deps.store.snapshot(conversation)).blocks[0]
     await Blocks(SqlBlocks(house.database), house.deps.clock).change(DEFAULT_ACTOR, block.id, given)
 
 
 async def results(house: House, conversation: str) -> list[tuple[str, str]]:
-    context = (await house.deps.store.situation(conversation)).context or ()
+    context = (await house.deps.store.snapshot(conversation)).context or ()
     bodies = [message.body for message in context if isinstance(message.body, ToolReturnsBody)]
     return [(result.status, str(result.content)) for body in bodies for result in body.results]
 
 
 async def system_text(house: House, conversation: str) -> str:
-    context = (await house.deps.store.situation(conversation)).context or ()
+    context = (await house.deps.store.snapshot(conversation)).context or ()
     assert isinstance(context[0].body, SystemBody)
     return context[0].body.text
 

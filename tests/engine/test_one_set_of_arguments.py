@@ -58,7 +58,7 @@ def expected_of(rules: tuple[dict[str, Any], ...], after_first: bool, written: s
 
 
 async def in_messages(house: House, conversation: str, call_id: str) -> list[dict[str, Any]]:
-    context = (await house.deps.store.situation(conversation)).context or ()
+    context = (await house.deps.store.snapshot(conversation)).context or ()
     bodies = [message.body for message in context if isinstance(message.body, AssistantBody | ApprovalRequestBody)]
     return [json.loads(one.arguments) for body in bodies for one in body.calls if one.id == call_id]
 

@@ -150,7 +150,7 @@ async def test_a_tool_counts_for_the_run_that_executed_it(database_url: str) -> 
         house.model.script(Say("paid"))
         paying = await house.finished(conversation, "", answers=(Approval("c1", True),))
         assert (asking.tools_used, paying.tools_used) == ((), ("pay",))
-        tool = next(t for t in (await house.deps.store.situation(conversation)).tools)
+        tool = next(t for t in (await house.deps.store.snapshot(conversation)).tools)
         for name in ("pay", tool.id):
             found = await house.history.runs(DEFAULT_ACTOR, RunFilter(tools_used=(name,)), Page())
             assert [run.id for run in found] == [paying.id]

@@ -26,9 +26,9 @@ async def test_a_turn_is_stored_and_its_agent_knows_how_it_ended(database_url: s
         run = await house.finished(conversation)
         assert (run.status, run.stop_reason) == ("completed", "end_turn")
         assert await house.kinds(conversation) == ["System", "User", "Assistant"]
-        situation = await house.deps.store.situation(conversation)
-        assert situation.agent.last_stop_reason == "end_turn"
-        assert [m.id for m in situation.context or ()] == list(await house.conversations.context_ids(conversation))
+        snapshot = await house.deps.store.snapshot(conversation)
+        assert snapshot.agent.last_stop_reason == "end_turn"
+        assert [m.id for m in snapshot.context or ()] == list(await house.conversations.context_ids(conversation))
 
 
 async def test_a_tool_runs_once_with_its_own_idempotency_key(database_url: str) -> None:
@@ -48,8 +48,8 @@ async def test_a_tool_is_in_the_ledger_as_started_before_it_is_started(database_
         seen: list[str] = []
 
         async def look(job: ToolJob) -> str:
-            situation = await house.deps.store.situation(conversation)
-            seen.extend(call.status for call in situation.calls)
+            snapshot = await house.deps.store.snapshot(conversation)
+            seen.extend(call.status for call in snapshot.calls)
             return "ok"
 
         house.toolbox.does["look"] = look
@@ -94,8 +94,8 @@ async def test_cancel_mid_stream_closes_the_model_and_keeps_what_was_seen(databa
         await asyncio.wait_for(house.model.closed_early.wait(), 5)
         after = await house.history.run(DEFAULT_ACTOR, run.id)
         assert (after.status, after.stop_reason) == ("cancelled", "cancelled")
-        situation = await house.deps.store.situation(conversation)
-        last = (situation.context or ())[-1].body
+        snapshot = await house.deps.store.snapshot(conversation)
+        last = (snapshot.context or ())[-1].body
         assert isinstance(last, AssistantBody)
         assert last.interrupted
         stops = [r for r in await house.records(run.id) if r["message_type"] == "stop_reason"]
@@ -123,11 +123,11 @@ async def test_cancel_mid_tool_stops_the_tool_and_every_call_gets_its_return(dat
         await begun.wait()
         await house.engine.cancel(run)
         assert stopped.is_set()
-        situation = await house.deps.store.situation(conversation)
-        body = (situation.context or ())[-1].body
+        snapshot = await house.deps.store.snapshot(conversation)
+        body = (snapshot.context or ())[-1].body
         assert isinstance(body, ToolReturnsBody)
         assert {r.call_id: r.status for r in body.results} == {"c1": "success", "c2": "error"}
-        assert situation.calls == ()
+        assert snapshot.calls == ()
 
 
 async def test_cancel_while_a_human_is_asked_frees_the_conversation(database_url: str) -> None:
@@ -231,8 +231,8 @@ async def test_an_overflow_is_compacted_and_the_turn_goes_on(database_url: str) 
         house.model.script(Say("after"))
         run = await house.finished(conversation, "one more", include_compaction=True)
         assert run.stop_reason == "end_turn"
-        situation = await house.deps.store.situation(conversation)
-        kinds = [type(m.body).__name__ for m in situation.context or ()]
+        snapshot = await house.deps.store.snapshot(conversation)
+        kinds = [type(m.body).__name__ for m in snapshot.context or ()]
         assert kinds[:2] == ["SystemBody", "SummaryBody"]
         assert len(kinds) < len(await house.kinds(conversation))
         assert "summary_message" in [r["message_type"] for r in await house.records(run.id)]
@@ -301,8 +301,8 @@ async def test_whoever_lost_the_lease_can_write_nothing(database_url: str, lost:
             new = await store.claim(run_id, "other", later, later + timedelta(seconds=10))
             assert new is not None
             assert new.epoch == 2
-        situation = await store.situation(conversation)
-        change = Change(conversation, situation.version, situation.next_seq, events=("data: {}\n\n",), first_event=2)
+        snapshot = await store.snapshot(conversation)
+        change = Change(conversation, snapshot.version, snapshot.next_seq, events=("data: {}\n\n",), first_event=2)
         for write in (store.checkpoint(old, change), store.append_events(old, 2, ["x"]), store.renew(old)):
             with pytest.raises(LostLease):
                 await write

@@ -20,7 +20,7 @@ from holdfast.engine.run.worker import backoff_seconds
 from holdfast.ports.bus import Bus
 from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.queue_limits import RunLimits
+from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.testing.script import Call, Hang, Say, Step
 
 SOON = 3.0  # far less than the lease, so only a hint can be this fast
@@ -305,7 +305,7 @@ async def test_beyond_its_room_a_process_leaves_runs_for_later(database_url: str
 
 
 async def test_too_many_unfinished_or_queued_runs_are_refused_but_answers_are_not(database_url: str) -> None:
-    async with opened(database_url, limits=RunLimits(unfinished=3, queued=1)) as house:
+    async with opened(database_url, limits=QueueLimits(unfinished=3, queued=1)) as house:
         waiting = await house.agent("pay", gated=("pay",))
         replies(house, Call("pay", id="c1"), Hang(), Hang(), Hang())
         await house.finished(waiting)

@@ -26,7 +26,7 @@ async def stored_ids(house: House, conversation: str) -> list[str]:
 
 async def told(house: House, conversation: str) -> list[str]:
     """What users and the model said, as the next model call would read it."""
-    context = (await house.deps.store.situation(conversation)).context or ()
+    context = (await house.deps.store.snapshot(conversation)).context or ()
     return [plain_text(m.body.parts) for m in context if isinstance(m.body, UserBody | AssistantBody)]
 
 

@@ -46,13 +46,13 @@ Says = Callable[[str, dict[str, Any], asyncio.StreamWriter], Awaitable[None]]
 class Plain:
     """A seal that seals nothing."""
 
-    def seal(self, text: str) -> str:
+    def encrypt(self, text: str) -> str:
         return text
 
-    def seal_again(self, text: str, before: str) -> str:
+    def encrypt_again(self, text: str, before: str) -> str:
         return text
 
-    def open(self, text: str) -> str:
+    def decrypt(self, text: str) -> str:
         return text
 
 

@@ -64,7 +64,7 @@ def zombies_start_tools(patch: Patch) -> None:
 
 
 def lost_calls_are_run_again(patch: Patch) -> None:
-    def again(loadout: object, call: Call, request_id: str) -> Call:
+    def again(config: object, call: Call, request_id: str) -> Call:
         return replace(call, status="allowed") if call.status == "started" else call
 
     patch.setattr(step_calls, "recover_call", again)
@@ -123,14 +123,14 @@ def tools_outlive_a_cancel(patch: Patch) -> None:
 
 
 def what_was_sent_along_is_forgotten(patch: Patch) -> None:
-    real = MemoryStore.situation
-    patch.setattr(MemoryStore, "situation", lambda self, *args: replace(real(self, *args), unread=()))
+    real = MemoryStore.snapshot
+    patch.setattr(MemoryStore, "snapshot", lambda self, *args: replace(real(self, *args), unread=()))
 
 
 def accepted_before_it_is_written(patch: Patch) -> None:
     async def hopeful(deps: Any, actor: Any, conversation_id: str, request: Any) -> Any:
-        situation, _ = await deps.contexts.load(deps.store, conversation_id)
-        run = replace(accepting.new_run(deps, actor, situation, request), status="created", queued=True)
+        snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
+        run = replace(accepting.new_run(deps, actor, snapshot, request), status="created", queued=True)
         change = accepting.Change(conversation_id, 0, 0, events=(accepting.opening(run),))
         asyncio.get_running_loop().create_task(deps.store.begin(run, None, change))
         return run

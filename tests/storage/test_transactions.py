@@ -127,7 +127,7 @@ async def test_a_fork_keeps_what_it_has_compacted_when_its_source_is_reset(datab
             house.model.script(Say(f"answer {number}"))
             await house.finished(source, f"question {number}")
         old = await house.conversations.get(DEFAULT_ACTOR, source)
-        system = (await house.deps.store.situation(source)).context[0]  # type: ignore[index]
+        system = (await house.deps.store.snapshot(source)).context[0]  # type: ignore[index]
         fork = replace(old, id="conv-fork", is_default=False)
         await house.conversations.fork(old, fork, replace(system, id="message-fork", conversation_id=fork.id), None)
         house.model.script(Say("a summary"))
@@ -161,7 +161,7 @@ async def test_the_hidden_ancestor_of_a_reset_is_not_listed(database_url: str) -
         house.model.script(Say("answer"))
         await house.finished(source)
         old = await house.conversations.get(DEFAULT_ACTOR, source)
-        system = (await house.deps.store.situation(source)).context[0]  # type: ignore[index]
+        system = (await house.deps.store.snapshot(source)).context[0]  # type: ignore[index]
         fork = replace(old, id="conv-fork", is_default=False)
         await house.conversations.fork(old, fork, replace(system, id="message-fork", conversation_id=fork.id), None)
         await house.conversations.reset(source)

@@ -131,7 +131,7 @@ async def test_a_tool_imports_what_it_asked_for_and_each_version_has_its_own_pla
     ready = WithPackages(toolbox, environments)
     said: list[str] = []
     for version, expected in (("1.0", "at six"), ("2.0", "at seven"), ("1.0", "at six")):
-        outcome = await ready.run(job(TURN, pip_requirements=(f"tides=={version}",), tell=said.append))
+        outcome = await ready.run(job(TURN, pip_requirements=(f"tides=={version}",), progress=said.append))
         assert (outcome.status, outcome.content) == ("success", expected)
     assert len(installers.commands) == 2
     assert said == [f"Installing tides=={version} for the tool tool" for version in ("1.0", "2.0")]

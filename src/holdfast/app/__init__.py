@@ -47,11 +47,11 @@ from holdfast.providers.prices import price_of
 from holdfast.records import demo_agent
 from holdfast.records.providers import Providers
 from holdfast.settings import Settings
-from holdfast.storage.encryption import AesSealer
+from holdfast.storage.encryption import AesEncrypter
 from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.records.provider_store import SqlProviders
 from holdfast.storage.runs.outbox import SqlOutbox
-from holdfast.storage.runs.queue_limits import RunLimits
+from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.storage.runs.retention import SqlOldEvents
 from holdfast.storage.runs.retry_detection import SqlRepeats
 from holdfast.storage.runs.run_store import SqlRunStore
@@ -85,14 +85,14 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.callback(database.close)
         _migrate(database)
         first_start = await database.write(ensure_default, clock.now())
-        encrypter = AesSealer(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
+        encrypter = AesEncrypter(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
         models, providers = _providers(settings, database, encrypter, clock, stack)
         outbound = GuardedClient(allow_private=settings.allow_private_urls)
         stack.push_async_callback(outbound.close)
         tools = build_tools(settings, database, encrypter, outbound, clock, processes)
         stack.push_async_callback(tools.toolbox.close)
         store = SqlRunStore(
-            database, clock, settings.approvals_webhook, RunLimits(settings.most_unfinished, settings.most_queued)
+            database, clock, settings.approvals_webhook, QueueLimits(settings.most_unfinished, settings.most_queued)
         )
         traces = Tracing(SqlTraces(database), encrypter, clock)
         traces.open()

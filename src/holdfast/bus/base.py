@@ -43,13 +43,13 @@ class BusBase(ABC):
         self._flushed.set()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
-    def tell(self, kind: HintKind, about: str) -> None:
+    def send(self, kind: HintKind, about: str) -> None:
         if len(self._pending) < MAX_PENDING_HINTS:
             self._pending[kind, about] = None
             self._has_pending.set()
             self._flushed.clear()
 
-    def hear(self, listener: Listener) -> None:
+    def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     async def open(self) -> None:

@@ -6,10 +6,10 @@ from holdfast.ports.bus import HintKind, Listener
 
 
 class SingleProcessBus:
-    def tell(self, kind: HintKind, about: str) -> None:
+    def send(self, kind: HintKind, about: str) -> None:
         """Does nothing: there is no other process."""
 
-    def hear(self, listener: Listener) -> None:
+    def subscribe(self, listener: Listener) -> None:
         """Does nothing: no hint will ever arrive."""
 
     async def open(self) -> None:

@@ -39,6 +39,7 @@ from holdfast.core.conversation.messages import (
 from holdfast.core.errors import Invalid, PendingApproval
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.state import (
+    AuditEntry,
     BudgetSpent,
     CancelAsked,
     Compacted,
@@ -51,7 +52,6 @@ from holdfast.core.state import (
     ModelFailed,
     ModelReplied,
     Recovered,
-    Ruling,
     State,
     ToolSettled,
     UserSpoke,
@@ -122,8 +122,8 @@ def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
     if after.waiting:
         if given.follow_ups:
             raise Invalid("Messages can only be sent along with the last answer; others are still awaited.")
-        return Decision(after, (response,), changed, stop="requires_approval", rulings=answered.rulings)
-    return replace(step_calls.proceed(after, before=(response,), touched=changed), rulings=answered.rulings)
+        return Decision(after, (response,), changed, stop="requires_approval", audit_entries=answered.audit_entries)
+    return replace(step_calls.proceed(after, before=(response,), touched=changed), audit_entries=answered.audit_entries)
 
 
 # ---- the model ------------------------------------------------------------------------------------------------
@@ -133,22 +133,24 @@ def _model_replied(state: State, happened: ModelReplied) -> Decision:
     reply = happened.reply
     state = run_limits.after_reply(replace(state, steps=state.steps + 1), reply.usage, happened.price)
     # Some vendors return several calls even when parallel calls are off; then only the first one counts.
-    written = reply.calls if state.loadout.parallel_calls else reply.calls[:1]
+    written = reply.calls if state.config.parallel_calls else reply.calls[:1]
     if not written:
         return _text_only(state, happened)
     asked = step_calls.with_final_arguments(state, written)
-    calls, rulings = step_calls.judge_calls(state.loadout, asked, happened)
+    calls, audit_entries = step_calls.judge_calls(state.config, asked, happened)
     state = replace(state, calls=calls)
     gated = tuple(call.call for call in calls if call.waiting)
     free = tuple(call.call for call in calls if not call.waiting)
     if not gated:
         whole = Draft(AssistantBody(reply.parts, asked), happened.message_id, happened.step_id)
-        return replace(step_calls.proceed(state, before=(whole,), touched=calls), rulings=rulings)
+        return replace(step_calls.proceed(state, before=(whole,), touched=calls), audit_entries=audit_entries)
     # The reply's text is stored once: with the allowed calls if there are any, else with the approval request.
     ask = ApprovalRequestBody(gated, () if free else reply.parts)
     request = Draft(ask, happened.request_id, happened.step_id)
     said = Draft(AssistantBody(reply.parts, free), happened.message_id, happened.step_id)
-    return Decision(state, (said, request) if free else (request,), calls, stop="requires_approval", rulings=rulings)
+    return Decision(
+        state, (said, request) if free else (request,), calls, stop="requires_approval", audit_entries=audit_entries
+    )
 
 
 def _text_only(state: State, happened: ModelReplied) -> Decision:
@@ -157,8 +159,8 @@ def _text_only(state: State, happened: ModelReplied) -> Decision:
     said: tuple[Draft, ...] = ()
     if reply.parts:
         said = (Draft(AssistantBody(reply.parts), happened.message_id, happened.step_id),)
-    required = still_required(state.loadout.rules, tuple(state.loadout.tools), state.called, state.last_result)
-    if required and state.steps < state.loadout.max_steps:
+    required = still_required(state.config.rules, tuple(state.config.tools), state.called, state.last_result)
+    if required and state.steps < state.config.max_steps:
         text = f"{NUDGE}ToolRuleViolated: You must call {', '.join(required)} at least once to exit the loop."
         nudge = Draft(UserBody((Text(text),)), step_id=happened.step_id)
         return step_calls.ask_model(state, (*said, nudge))
@@ -201,7 +203,9 @@ def _cancelled(state: State, asked: CancelAsked) -> Decision:
         seen = (Draft(AssistantBody(asked.partial, interrupted=True), asked.message_id, asked.step_id),)
     closed = _closed(state, "cancelled", INTERRUPTED, before=seen)
     if asked.reason is not None:
-        closed = replace(closed, rulings=tuple(replace(ruling, reason=asked.reason) for ruling in closed.rulings))
+        closed = replace(
+            closed, audit_entries=tuple(replace(entry, reason=asked.reason) for entry in closed.audit_entries)
+        )
     return replace(closed, rollback=asked.rollback)
 
 
@@ -232,8 +236,10 @@ def _closed(state: State, stop: StopReason, reason: str, before: tuple[Draft, ..
     if calls:
         drafts.append(step_calls.returns_of(calls))
     drafts.extend(state.follow_ups)
-    rulings = tuple(Ruling(call, "cancelled", reason=reason) for call in state.waiting)
-    return Decision(replace(state, calls=(), follow_ups=()), tuple(drafts), changed, stop=stop, rulings=rulings)
+    audit_entries = tuple(AuditEntry(call, "cancelled", reason=reason) for call in state.waiting)
+    return Decision(
+        replace(state, calls=(), follow_ups=()), tuple(drafts), changed, stop=stop, audit_entries=audit_entries
+    )
 
 
 def _lost_calls_text(lost: tuple[ToolCall, ...]) -> str:
@@ -249,7 +255,7 @@ def _lost_calls_text(lost: tuple[ToolCall, ...]) -> str:
 def _recovered(state: State, request_id: str) -> Decision:
     """Continue a run that another process left behind. The outcome of a call that it had started is unknown: by its
     tool's policy the call runs again, or a person is asked through the approval flow, or the model is told."""
-    calls = tuple(step_calls.recover_call(state.loadout, call, request_id) for call in state.calls)
+    calls = tuple(step_calls.recover_call(state.config, call, request_id) for call in state.calls)
     touched = tuple(new for old, new in zip(state.calls, calls, strict=True) if old is not new)
     state = replace(state, calls=calls)
     if not calls:

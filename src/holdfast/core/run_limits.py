@@ -57,17 +57,17 @@ def _with_new_tokens(decision: Decision) -> State:
     state = decision.state
     if not decision.messages:
         return state
-    new = token_estimate.of_bodies((draft.body for draft in decision.messages), state.loadout.terms.return_chars)
+    new = token_estimate.of_bodies((draft.body for draft in decision.messages), state.config.limits.return_chars)
     return replace(state, context_tokens=state.context_tokens + new)
 
 
 def _spent(state: State) -> Spent | None:
-    terms = state.loadout.terms
+    limits = state.config.limits
     return (
-        budget.steps_spent(state.steps, state.loadout.max_steps)
-        or budget.tokens_spent(state.spent, terms.budget.max_tokens)
-        or budget.cost_spent(state.cost_usd, terms.budget.max_cost_usd)
-        or budget.repeats_spent(state.rounds, terms.budget.max_repeats)
+        budget.steps_spent(state.steps, state.config.max_steps)
+        or budget.tokens_spent(state.spent, limits.budget.max_tokens)
+        or budget.cost_spent(state.cost_usd, limits.budget.max_cost_usd)
+        or budget.repeats_spent(state.rounds, limits.budget.max_repeats)
     )
 
 
@@ -134,13 +134,13 @@ def postpone_compaction(state: State) -> State:
 
 
 def _is_too_large(state: State) -> bool:
-    terms = state.loadout.terms
-    if terms.compact_past is None or state.context_tokens <= terms.compact_past:
+    limits = state.config.limits
+    if limits.compact_past is None or state.context_tokens <= limits.compact_past:
         return False
     if state.compactions:  # it was just compacted and is still too large: only the second way may follow unasked
         return WAYS[state.compactions : state.compactions + 1] == ("all",)
     grown = state.context_tokens - state.compacted_to
-    return state.compacted_to == 0 or grown > (terms.window or 0) * GROWTH_SHARE
+    return state.compacted_to == 0 or grown > (limits.window or 0) * GROWTH_SHARE
 
 
 def _compact(state: State, trigger: Trigger) -> Decision:
@@ -148,8 +148,8 @@ def _compact(state: State, trigger: Trigger) -> Decision:
     of one step may be what makes the context too large."""
     way = WAYS[state.compactions]
     if way == "truncate":
-        terms = replace(state.loadout.terms, return_share=TIGHT_RETURN_SHARE)
-        state = replace(state, loadout=replace(state.loadout, terms=terms))
+        limits = replace(state.config.limits, return_share=TIGHT_RETURN_SHARE)
+        state = replace(state, config=replace(state.config, limits=limits))
     return Decision(replace(state, compactions=state.compactions + 1), effects=(Compact(trigger, way),))
 
 

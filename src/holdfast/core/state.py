@@ -44,7 +44,7 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class AgentTool:
     """A tool that the agent may call, with the settings that the loop needs."""
 
     name: str
@@ -56,7 +56,7 @@ class Hand:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RunLimits:
     """The limits of a run: its model's context window, the size at which the context is compacted, the budget."""
 
     window: int | None = None  # in tokens; None if unknown
@@ -70,15 +70,15 @@ class Terms:
         return max(MIN_RETURN_CHARS, int((self.window or ASSUMED_WINDOW) * self.return_share * CHARS_PER_TOKEN))
 
 
-NO_TERMS = Terms()
+NO_RUN_LIMITS = RunLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Loadout:
+class RunConfig:
     """The agent's configuration for one run. It is fixed when the run starts, so changes of the agent apply from the
     next run on."""
 
-    tools: Mapping[str, Hand] = field(default_factory=dict)
+    tools: Mapping[str, AgentTool] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     client_tools: tuple[ToolSpec, ...] = ()
     parallel_calls: bool = False
@@ -86,7 +86,7 @@ class Loadout:
     policies: tuple[Policy, ...] = ()
     allowances: tuple[Allowance, ...] = ()
     expiry: Expiry | None = None  # of the agent, for tools without an expiry of their own
-    terms: Terms = NO_TERMS
+    limits: RunLimits = NO_RUN_LIMITS
 
     @property
     def client_names(self) -> frozenset[str]:
@@ -112,7 +112,7 @@ class Call:
     result: ToolResult | None = None
     executed: bool = False  # the tool ran here; False if an answer or a rule settled the call
     edited: str | None = None  # arguments with which a person replaced the model's
-    digest: str = ""  # the digest of the `Hand` at the time of the call
+    digest: str = ""  # the digest of the `AgentTool` at the time of the call
     expiry: Expiry | None = None
     notes: tuple[str, ...] = ()  # what shadow policies would have done
 
@@ -146,7 +146,7 @@ class State:
     `rounds` times in a row.
     """
 
-    loadout: Loadout
+    config: RunConfig
     calls: tuple[Call, ...] = ()
     called: tuple[str, ...] = ()
     last_result: str | None = None
@@ -169,15 +169,15 @@ class State:
     def filled_in(self, name: str) -> Mapping[str, Any]:
         """The arguments that a tool rule fills in if the model calls this tool now. Rules apply to the server's tools
         only: a client-side tool gets the model's arguments unchanged."""
-        loadout = self.loadout
-        return {} if name in loadout.client_names else prefilled(loadout.rules, self.called, name)
+        config = self.config
+        return {} if name in config.client_names else prefilled(config.rules, self.called, name)
 
     @property
     def shown_whole(self) -> frozenset[str]:
         """Tools whose calls are streamed only when they are complete: the approval gate judges them by their arguments,
         or a tool rule changes the arguments."""
-        filled = frozenset(name for name in self.loadout.tools if self.filled_in(name))
-        return self.loadout.judged_late | filled
+        filled = frozenset(name for name in self.config.tools if self.filled_in(name))
+        return self.config.judged_late | filled
 
     def with_call(self, changed: Call) -> State:
         return replace(self, calls=tuple(changed if c.call.id == changed.call.id else c for c in self.calls))
@@ -355,16 +355,16 @@ class Failure:
     detail: str | None = None
 
 
-RulingKind = Literal["approved", "edited", "denied", "answered", "allowed", "refused", "cancelled", "void"]
+AuditKind = Literal["approved", "edited", "denied", "answered", "allowed", "refused", "cancelled", "void"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class AuditEntry:
     """What was decided about one call, for the audit log. `by` is set if a policy or an allowance decided it rather
     than the sender of the request."""
 
     call: Call
-    kind: RulingKind
+    kind: AuditKind
     by: str | None = None
     reason: str | None = None
 
@@ -380,6 +380,6 @@ class Decision:
     effects: tuple[Effect, ...] = ()
     stop: StopReason | None = None
     failure: Failure | None = None
-    rulings: tuple[Ruling, ...] = ()
+    audit_entries: tuple[AuditEntry, ...] = ()
     rollback: bool = False  # remove the turn's messages from the context
     spent: Spent | None = None  # the limit that made the run stop

@@ -21,17 +21,17 @@ from holdfast.core.approvals.answers import OUTCOME_UNKNOWN, changed_since_asked
 from holdfast.core.approvals.approval_gate import Verdict, judge_call
 from holdfast.core.approvals.binding import void_text
 from holdfast.core.conversation.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
-from holdfast.core.state import Call, CallModel, Decision, Loadout, ModelReplied, Ruling, RunTools, State
+from holdfast.core.state import AuditEntry, Call, CallModel, Decision, ModelReplied, RunConfig, RunTools, State
 from holdfast.core.tools.call_arguments import as_the_tool_gets_them, merge_arguments
 from holdfast.core.tools.tool_rules import is_terminal, must_call_a_tool, offered
 
 
 def ask_model(state: State, messages: Sequence[Draft] = ()) -> Decision:
     """Store these messages and call the model, with the tools that the rules allow now."""
-    loadout = state.loadout
-    available = tuple(loadout.tools)
-    names = offered(loadout.rules, available, state.called, state.last_result)
-    effect = CallModel(names, forced=bool(names) and must_call_a_tool(loadout.rules, available, state.called))
+    config = state.config
+    available = tuple(config.tools)
+    names = offered(config.rules, available, state.called, state.last_result)
+    effect = CallModel(names, forced=bool(names) and must_call_a_tool(config.rules, available, state.called))
     return Decision(replace(state, calls=(), follow_ups=()), tuple(messages), effects=(effect,))
 
 
@@ -39,11 +39,11 @@ def with_final_arguments(state: State, asked: Sequence[ToolCall]) -> tuple[ToolC
     """The calls of a reply with the arguments that their tools get: with those that a tool rule fills in, and without
     what is left out before a tool runs. Only this function changes arguments, before a call is judged, shown or stored;
     after it, only a person can edit them. A client's tool gets what the model wrote."""
-    return tuple(call if call.name in state.loadout.client_names else _final(state, call) for call in asked)
+    return tuple(call if call.name in state.config.client_names else _final(state, call) for call in asked)
 
 
 def _final(state: State, call: ToolCall) -> ToolCall:
-    filled, tool = state.filled_in(call.name), state.loadout.tools.get(call.name)
+    filled, tool = state.filled_in(call.name), state.config.tools.get(call.name)
     text = merge_arguments(call.arguments, filled) if filled else call.arguments
     if tool is not None:
         text = as_the_tool_gets_them(text, tool.spec.parameters)
@@ -51,37 +51,37 @@ def _final(state: State, call: ToolCall) -> ToolCall:
 
 
 def judge_calls(
-    loadout: Loadout, asked: Sequence[ToolCall], happened: ModelReplied
-) -> tuple[tuple[Call, ...], tuple[Ruling, ...]]:
+    config: RunConfig, asked: Sequence[ToolCall], happened: ModelReplied
+) -> tuple[tuple[Call, ...], tuple[AuditEntry, ...]]:
     """Each call of a reply after the approval gate: allowed, waiting for a person, or denied by a policy."""
     calls: list[Call] = []
-    rulings: list[Ruling] = []
+    audit_entries: list[AuditEntry] = []
     for position, tool_call in enumerate(asked):
         verdict = judge_call(
             tool_call,
-            rules=loadout.rules,
-            client_names=loadout.client_names,
-            policies=loadout.policies,
-            allowances=loadout.allowances,
-            tool_digest=loadout.tools[tool_call.name].digest if tool_call.name in loadout.tools else "",
+            rules=config.rules,
+            client_names=config.client_names,
+            policies=config.policies,
+            allowances=config.allowances,
+            tool_digest=config.tools[tool_call.name].digest if tool_call.name in config.tools else "",
         )
         call = _after_verdict(
-            loadout, Call(tool_call, happened.step_id, position, "allowed"), verdict, happened.request_id
+            config, Call(tool_call, happened.step_id, position, "allowed"), verdict, happened.request_id
         )
         calls.append(call)
         if verdict.by is not None and verdict.way != "ask":
-            rulings.append(Ruling(call, "allowed" if verdict.way == "run" else "refused", by=verdict.by))
-    return tuple(calls), tuple(rulings)
+            audit_entries.append(AuditEntry(call, "allowed" if verdict.way == "run" else "refused", by=verdict.by))
+    return tuple(calls), tuple(audit_entries)
 
 
-def _after_verdict(loadout: Loadout, call: Call, verdict: Verdict, request_id: str) -> Call:
-    tool = None if verdict.client_side else loadout.tools.get(call.call.name)
+def _after_verdict(config: RunConfig, call: Call, verdict: Verdict, request_id: str) -> Call:
+    tool = None if verdict.client_side else config.tools.get(call.call.name)
     call = replace(call, client_side=verdict.client_side, notes=verdict.shadows, digest=tool.digest if tool else "")
     match verdict.way:
         case "run":
             return call
         case "ask":
-            expiry = (tool.expiry if tool else None) or loadout.expiry
+            expiry = (tool.expiry if tool else None) or config.expiry
             return replace(call, status="awaiting", request_id=request_id, expiry=expiry)
         case "deny":
             text = f"Error: request to call tool denied by {verdict.by}."
@@ -114,26 +114,26 @@ def proceed(state: State, before: Sequence[Draft] = (), touched: Sequence[Call] 
 def _next_batch(state: State) -> tuple[Call, ...]:
     """All allowed calls whose tools allow parallel execution; if there are none, the first allowed call alone."""
     ready = tuple(call for call in state.calls if call.status == "allowed")
-    together = tuple(call for call in ready if _is_parallel(state.loadout, call))
+    together = tuple(call for call in ready if _is_parallel(state.config, call))
     return together or ready[:1]
 
 
-def _is_parallel(loadout: Loadout, call: Call) -> bool:
-    tool = loadout.tools.get(call.call.name)
+def _is_parallel(config: RunConfig, call: Call) -> bool:
+    tool = config.tools.get(call.call.name)
     return tool is not None and tool.parallel
 
 
 def _refusal(state: State, call: Call) -> str | None:
     """Why this call may not run, as a text for the model; None if it may run. Approved calls are checked too."""
-    loadout, name = state.loadout, call.call.name
+    config, name = state.config, call.call.name
     if call.client_side:
         return f"[ToolConstraintError] {name} runs on the client; it has to send the result itself."
-    if name not in loadout.tools:
-        return f"[ToolConstraintError] Cannot call {name}: there is no such tool. Tools are: {sorted(loadout.tools)}"
-    if call.request_id is not None and (changed := changed_since_asked(loadout, call)) is not None:
+    if name not in config.tools:
+        return f"[ToolConstraintError] Cannot call {name}: there is no such tool. Tools are: {sorted(config.tools)}"
+    if call.request_id is not None and (changed := changed_since_asked(config, call)) is not None:
         # The call was approved, a crash kept it from starting, and the tool or its secrets have changed since.
         return void_text(changed, name)
-    names = offered(loadout.rules, tuple(loadout.tools), state.called, state.last_result)
+    names = offered(config.rules, tuple(config.tools), state.called, state.last_result)
     if name not in names:
         return f"[ToolConstraintError] Cannot call {name}, valid tools to call now: {list(names)}"
     return None
@@ -161,7 +161,7 @@ def _return_results(state: State, before: Sequence[Draft], touched: Sequence[Cal
     drafts = (*before, returns_of(state.calls), *state.follow_ups)
     after = replace(state, calls=(), follow_ups=(), called=state.called + names, last_result=last)
     after = run_limits.count_repeats(after, state.calls)
-    if any(is_terminal(state.loadout.rules, name) for name in names):
+    if any(is_terminal(state.config.rules, name) for name in names):
         return Decision(after, drafts, tuple(touched), stop="tool_rule")
     asked = ask_model(after, drafts)
     return replace(asked, calls=tuple(touched))
@@ -183,17 +183,17 @@ def _return_order(call: Call) -> int:
     return 0 if given else 2
 
 
-def recover_call(loadout: Loadout, call: Call, request_id: str) -> Call:
+def recover_call(config: RunConfig, call: Call, request_id: str) -> Call:
     """What becomes of a started call whose process is gone. The tool's `on_unknown` policy decides: run it again, ask a
     person, or tell the model."""
     if call.status != "started":
         return call
-    tool = loadout.tools.get(call.call.name)
+    tool = config.tools.get(call.call.name)
     match tool.on_unknown if tool else "tell":
         case "retry":
             return replace(call, status="allowed")
         case "ask":
-            expiry = (tool.expiry if tool else None) or loadout.expiry
+            expiry = (tool.expiry if tool else None) or config.expiry
             return replace(call, status="unknown", request_id=request_id, expiry=expiry)
         case _:
             return _refused(call, OUTCOME_UNKNOWN)

@@ -18,11 +18,11 @@ Listener = Callable[[HintKind, str], None]
 
 
 class Bus(Protocol):
-    def tell(self, kind: HintKind, about: str) -> None:
+    def send(self, kind: HintKind, about: str) -> None:
         """Send a hint to all other processes in the background."""
         ...
 
-    def hear(self, listener: Listener) -> None:
+    def subscribe(self, listener: Listener) -> None:
         """Call `listener` on the event loop for each hint from another process."""
         ...
 

@@ -21,16 +21,16 @@ class WrongKey(Conflict):
 
 
 class Encrypter(Protocol):
-    def seal(self, text: str) -> str:
+    def encrypt(self, text: str) -> str:
         """Encrypt a text for storage. Raises `NoKey`."""
         ...
 
-    def seal_again(self, text: str, before: str) -> str:
+    def encrypt_again(self, text: str, before: str) -> str:
         """Encrypt a text that replaces the stored `before`. If `before` is the same text under the current key, it is
         returned unchanged, so that an unchanged text can be recognised without decrypting it."""
         ...
 
-    def open(self, text: str) -> str:
+    def decrypt(self, text: str) -> str:
         """Decrypt a text. Texts that were stored before encryption existed are returned unchanged. Raises
         `WrongKey`."""
         ...

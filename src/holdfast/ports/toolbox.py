@@ -50,7 +50,7 @@ class ToolJob:
     blocks: tuple[Block, ...] = ()
     limits: ToolLimits = field(default_factory=ToolLimits)
     packages: tuple[str, ...] = ()  # folders with the installed packages; mounted read-only
-    tell: Callable[[str], None] | None = None  # reports what the call waits for, as a text for the run's stream
+    progress: Callable[[str], None] | None = None  # reports what the call waits for, as a text for the run's stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ class Agents:
         if older is None and newer is None:
             return given
         plain: dict[str, str] = {**(older or {}), **(newer or {})}
-        encrypted = {name: self._encrypter.seal_again(value, before.get(name, "")) for name, value in plain.items()}
+        encrypted = {name: self._encrypter.encrypt_again(value, before.get(name, "")) for name, value in plain.items()}
         return {**given, "secrets": encrypted}
 
     def _decrypted(self, view: AgentView, wanted: Wanted) -> AgentView:
@@ -199,7 +199,7 @@ class Agents:
         """An empty text if the encryption key was lost: the agent stays readable, and a tool that needs the secret
         fails with the reason."""
         try:
-            return self._encrypter.open(encrypted)
+            return self._encrypter.decrypt(encrypted)
         except WrongKey:
             return ""
 

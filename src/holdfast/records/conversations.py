@@ -65,14 +65,14 @@ class Conversations:
         )
 
     async def _system_message(self, source: Conversation, new: Conversation) -> Message:
-        situation = await self._runs.situation(source.id)
+        snapshot = await self._runs.snapshot(source.id)
         return Message(
             id=new_id("message"),
             agent_id=new.agent_id,
             conversation_id=new.id,
             seq=0,
             created_at=new.created_at,
-            body=SystemBody(compile_system(situation.agent.system, situation.blocks)),
+            body=SystemBody(compile_system(snapshot.agent.system, snapshot.blocks)),
         )
 
     async def change(self, actor: Actor, conversation: Conversation, wanted: Mapping[str, Any]) -> Conversation:

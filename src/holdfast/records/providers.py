@@ -153,7 +153,7 @@ class Providers:
             )
 
     def _encrypted(self, blueprint: Blueprint) -> str | None:
-        return self._encrypter.seal(json.dumps(dict(blueprint.credentials))) if blueprint.credentials else None
+        return self._encrypter.encrypt(json.dumps(dict(blueprint.credentials))) if blueprint.credentials else None
 
 
 async def list_or_none(model: Model) -> Sequence[ModelInfo] | None:

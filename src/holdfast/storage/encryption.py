@@ -32,7 +32,7 @@ NONCE_BYTES = 12
 _ENCRYPTED = re.compile(r"sealed\.(?P<key>[0-9a-f]{8})\.(?P<rest>[A-Za-z0-9_-]+={0,2})")
 
 
-class AesSealer:
+class AesEncrypter:
     """`folder` is where the key file is. Without `makes_key` an existing key file is used, but none is generated."""
 
     def __init__(self, key: str | None, folder: Path, *, makes_key: bool) -> None:
@@ -41,22 +41,22 @@ class AesSealer:
         self._file = folder / KEY_FILE
         self._makes_key = makes_key
 
-    def seal(self, text: str) -> str:
+    def encrypt(self, text: str) -> str:
         key = self._given_key or self._key_from_file or self._generated_key()
         nonce = os.urandom(NONCE_BYTES)
         ciphertext = AESGCM(key).encrypt(nonce, text.encode("utf-8", "surrogatepass"), None)
         return f"sealed.{_id_of(key)}.{base64.urlsafe_b64encode(nonce + ciphertext).decode()}"
 
-    def seal_again(self, text: str, before: str) -> str:
-        sealed = self.seal(text)
+    def encrypt_again(self, text: str, before: str) -> str:
+        sealed = self.encrypt(text)
         found = _ENCRYPTED.fullmatch(before)
         if found is None or not sealed.startswith(f"sealed.{found['key']}."):
             return sealed
         with contextlib.suppress(WrongKey, ValueError):  # the stored text is damaged: replace it
-            return before if self.open(before) == text else sealed
+            return before if self.decrypt(before) == text else sealed
         return sealed
 
-    def open(self, text: str) -> str:
+    def decrypt(self, text: str) -> str:
         found = _ENCRYPTED.fullmatch(text)
         if found is None:
             return text

@@ -23,7 +23,7 @@ from holdfast.ports.stores.message_search import Hit
 
 
 def context_json(overview: Overview, passages: int) -> dict[str, Any]:
-    situation, request = overview.preview.snapshot, overview.preview.request
+    snapshot, request = overview.preview.snapshot, overview.preview.request
     messages = request.messages
     summary = next((m.body.text for m in messages if isinstance(m.body, SummaryBody)), None)
     system = messages[0].body
@@ -32,13 +32,13 @@ def context_json(overview: Overview, passages: int) -> dict[str, Any]:
         "context_window_size_current": overview.total,
         "num_messages": len(messages),
         "num_archival_memory": passages,
-        "num_recall_memory": situation.next_seq,
+        "num_recall_memory": snapshot.next_seq,
         "num_tokens_external_memory_summary": 0,
         "external_memory_summary": "",
         "num_tokens_system": overview.system,
         "system_prompt": system.text if isinstance(system, SystemBody) else "",
         "num_tokens_core_memory": overview.memory,
-        "core_memory": memory_text(situation.blocks),
+        "core_memory": memory_text(snapshot.blocks),
         "num_tokens_memory_filesystem": 0,
         "memory_filesystem": None,
         "num_tokens_tool_usage_rules": 0,

@@ -14,7 +14,7 @@ from holdfast.core.approvals.binding import Changed, change_since, void_text
 from holdfast.core.approvals.policies import judge
 from holdfast.core.conversation.messages import Answer, Approval, ApprovalResponseBody, Draft, ToolResult
 from holdfast.core.errors import AlreadyDecided, Invalid, TellTheModel
-from holdfast.core.state import Call, DecisionsGiven, Loadout, Ruling, State
+from holdfast.core.state import AuditEntry, Call, DecisionsGiven, RunConfig, State
 from holdfast.core.tools.call_arguments import arguments_object, as_the_tool_gets_them, parse_arguments
 from holdfast.core.tools.return_clipping import clip_return
 
@@ -37,7 +37,7 @@ class AppliedAnswers:
 
     answers: tuple[Answer, ...]
     calls: tuple[Call, ...]
-    rulings: tuple[Ruling, ...]
+    audit_entries: tuple[AuditEntry, ...]
     step_id: str
 
 
@@ -59,13 +59,13 @@ def apply(state: State, given: DecisionsGiven) -> AppliedAnswers:
     by_id = {_call_id(answer): answer for answer in named}
     _check_set(state, named, by_id, given.partial)
     calls: list[Call] = []
-    rulings: list[Ruling] = []
+    audit_entries: list[AuditEntry] = []
     for call in state.calls:
         if call.waiting and call.call.id in by_id:
-            call, ruling = answer_call(state.loadout, call, by_id[call.call.id])
-            rulings.append(ruling)
+            call, entry = answer_call(state.config, call, by_id[call.call.id])
+            audit_entries.append(entry)
         calls.append(call)
-    return AppliedAnswers(named, tuple(calls), tuple(rulings), waiting[0].step_id)
+    return AppliedAnswers(named, tuple(calls), tuple(audit_entries), waiting[0].step_id)
 
 
 def _check_set(state: State, named: Sequence[Answer], by_id: dict[str, Answer], partial: bool) -> None:
@@ -81,7 +81,7 @@ def _check_set(state: State, named: Sequence[Answer], by_id: dict[str, Answer], 
         raise Invalid(f"Invalid tool call IDs. Expected '{expected}', but received '{received}'.")
 
 
-def answer_call(loadout: Loadout, call: Call, answer: Answer) -> tuple[Call, Ruling]:
+def answer_call(config: RunConfig, call: Call, answer: Answer) -> tuple[Call, AuditEntry]:
     """A waiting call after its answer: allowed to run, denied, or settled by the client's own result.
 
     If a call was edited and then lost in a crash, the person is asked again about the edited call; it keeps that edit
@@ -91,35 +91,35 @@ def answer_call(loadout: Loadout, call: Call, answer: Answer) -> tuple[Call, Rul
         case ToolResult():
             content = answer.content
             if isinstance(content, str):
-                content = clip_return(content, loadout.terms.return_chars)
+                content = clip_return(content, config.limits.return_chars)
             settled = replace(call, status="settled", result=replace(answer, call_id=call.call.id, content=content))
-            return settled, Ruling(call, "answered")
+            return settled, AuditEntry(call, "answered")
         case Approval(approve=False, reason=reason):
             denied = replace(call, status="denied", result=denial(call, reason))
-            return denied, Ruling(call, "denied", reason=reason)
+            return denied, AuditEntry(call, "denied", reason=reason)
         case Approval() if call.client_side:
             raise Invalid(CLIENT_SIDE_CALL.format(name=call.call.name, call_id=call.call.id))
         case Approval(reason=reason, arguments=arguments):
-            if (changed := changed_since_asked(loadout, call)) is not None:
+            if (changed := changed_since_asked(config, call)) is not None:
                 text = void_text(changed, call.call.name)
                 void = ToolResult(call.call.id, "error", text, name=call.call.name)
-                return replace(call, status="denied", result=void), Ruling(call, "void", reason=text)
-            edited = _checked_edit(loadout, call, arguments) if arguments is not None else call.edited
+                return replace(call, status="denied", result=void), AuditEntry(call, "void", reason=text)
+            edited = _checked_edit(config, call, arguments) if arguments is not None else call.edited
             allowed = replace(call, status="allowed", edited=edited)
-            return allowed, Ruling(allowed, "approved" if arguments is None else "edited", reason=reason)
+            return allowed, AuditEntry(allowed, "approved" if arguments is None else "edited", reason=reason)
 
 
-def changed_since_asked(loadout: Loadout, call: Call) -> Changed | None:
+def changed_since_asked(config: RunConfig, call: Call) -> Changed | None:
     """What has changed since approval was requested, which makes the approval void; None if nothing has. A tool that
     no longer exists is not reported here: that is refused when the call is about to run."""
-    tool = loadout.tools.get(call.call.name)
+    tool = config.tools.get(call.call.name)
     return None if tool is None else change_since(call.digest, tool.digest)
 
 
-def _checked_edit(loadout: Loadout, call: Call, arguments: str) -> str:
+def _checked_edit(config: RunConfig, call: Call, arguments: str) -> str:
     """The edited arguments as the tool gets them. Raises `Invalid` if they do not fit its schema, or if a policy denies
     the call with these arguments: a person can allow what a policy asks about, not what it forbids."""
-    tool = loadout.tools.get(call.call.name)
+    tool = config.tools.get(call.call.name)
     if tool is None:
         raise Invalid(f"The agent no longer has the tool {call.call.name}, so its arguments cannot be edited.")
     try:
@@ -127,7 +127,7 @@ def _checked_edit(loadout: Loadout, call: Call, arguments: str) -> str:
     except TellTheModel as error:
         raise Invalid(f"The edited arguments of {call.call.name} do not fit: {error}") from error
     edited = as_the_tool_gets_them(arguments, tool.spec.parameters)
-    denied = judge(loadout.policies, call.call.name, arguments_object(edited)).decides
+    denied = judge(config.policies, call.call.name, arguments_object(edited)).decides
     if denied is not None and denied.then == "deny":
         raise Invalid(f"The policy {denied.label!r} forbids {call.call.name} with the edited arguments.")
     return edited

@@ -61,7 +61,7 @@ async def _stop(deps: Dependencies, work: Worker, run: Run, by: str | None) -> b
             if await _stop_resting(deps, work, run, by):
                 return True
         elif not await work.cancel_here(run.id):
-            deps.bus.tell("cancel", run.id)
+            deps.bus.send("cancel", run.id)
             await _wait_for(deps, run)
         run = await deps.store.run(run.id)
     return not can_cancel(run.status, run.stop_reason)
@@ -69,7 +69,7 @@ async def _stop(deps: Dependencies, work: Worker, run: Run, by: str | None) -> b
 
 async def _stop_resting(deps: Dependencies, work: Worker, run: Run, by: str | None) -> bool:
     done = await cancel_idle_run(deps, run, by)
-    deps.bus.tell("moved", run.id)
+    deps.bus.send("moved", run.id)
     work.poll_soon()
     return done
 

@@ -50,9 +50,9 @@ class _Noted:
 
 
 class Tracing:
-    def __init__(self, store: TraceStore, sealer: Encrypter, clock: Clock) -> None:
+    def __init__(self, store: TraceStore, encrypter: Encrypter, clock: Clock) -> None:
         self._store = store
-        self._sealer = sealer
+        self._encrypter = encrypter
         self._clock = clock
         self._noted: list[_Noted] = []
         self._held_bytes = 0
@@ -123,7 +123,7 @@ class Tracing:
         forms: set[bytes] = set()
         for text in sealed:
             try:
-                secret = self._sealer.open(text)
+                secret = self._encrypter.decrypt(text)
             except WrongKey:
                 continue  # no tool could read it either
             if len(secret) >= MIN_SECRET_CHARS:

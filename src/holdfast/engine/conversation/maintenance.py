@@ -54,7 +54,7 @@ class ConversationMaintenance:
         job = compaction.Job(
             deps=deps,
             loaded=loaded,
-            loadout=state.loadout,
+            config=state.config,
             request=request,
             effect=Compact("manual"),
             settings=CompactionSettings.of(loaded.agent.compaction_settings, settings),

@@ -15,7 +15,7 @@ from holdfast.core.conversation.system_prompt import memory_text
 from holdfast.core.errors import Conflict, ModelError
 from holdfast.core.model import ModelRequest
 from holdfast.core.run_request import RunRequest
-from holdfast.core.state import ASSUMED_WINDOW, CallModel, RunTools, Terms
+from holdfast.core.state import ASSUMED_WINDOW, CallModel, RunLimits, RunTools
 from holdfast.core.step_calls import ask_model
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.run.model_call import handle_of, model_request
@@ -32,7 +32,7 @@ class Preview:
 
     request: ModelRequest
     found: FoundModel
-    terms: Terms
+    limits: RunLimits
     snapshot: Snapshot
 
 
@@ -67,14 +67,14 @@ async def next_request(deps: Dependencies, conversation_id: str, request: RunReq
     said = loaded.new_messages(asked.messages, None, deps.clock.now())
     loaded.context = (loaded.recompiled_system() or loaded.context[0], *loaded.context[1:], *said)
     handle = handle_of(loaded.agent, loaded.conversation, request)
-    built = model_request(effect, state.loadout, loaded, handle)
-    return Preview(built, await deps.models.find(handle, loaded.agent.org_id), state.loadout.terms, session.snapshot)
+    built = model_request(effect, state.config, loaded, handle)
+    return Preview(built, await deps.models.find(handle, loaded.agent.org_id), state.config.limits, session.snapshot)
 
 
 async def overview(deps: Dependencies, conversation_id: str) -> Overview:
     preview = await next_request(deps, conversation_id)
     request, model = preview.request, preview.request.model
-    limit = preview.terms.return_chars
+    limit = preview.limits.return_chars
 
     def count(text: str) -> int:
         return deps.count(model, text)
@@ -93,7 +93,7 @@ async def overview(deps: Dependencies, conversation_id: str) -> Overview:
     total = await _vendor_count(preview)
     if total is not None:
         parts = _scaled(parts, total)
-    window = preview.terms.window or ASSUMED_WINDOW
+    window = preview.limits.window or ASSUMED_WINDOW
     return Overview(preview, window, sum(parts), *parts)
 
 

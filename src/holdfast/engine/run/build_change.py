@@ -147,7 +147,7 @@ def build_change(
         ttft_ns=outcome.ttft_ns,
         num_steps=decision.state.steps,
         context_tokens=None if decision.rollback else decision.state.context_tokens,
-        rulings=decision.rulings,
+        audit_entries=decision.audit_entries,
         rollback=decision.rollback,
         allow=request.allow if takes_input else {},
         decided_by=decided_by,
@@ -193,7 +193,7 @@ def _final_metadata(facts: _Facts) -> dict[str, Any]:
 
 def _price_notice(state: State) -> dict[str, Any]:
     """A limit that could not be kept is not passed over in silence."""
-    if state.loadout.terms.budget.max_cost_usd is None or not state.unpriced:
+    if state.config.limits.budget.max_cost_usd is None or not state.unpriced:
         return {}
     return {"budget_notice": "The price of a model that was used is not known, so max_cost_usd did not count it."}
 
@@ -237,7 +237,7 @@ def _compaction_event(effect: Compact, facts: _Facts) -> WireObject:
         {
             "trigger": effect.trigger,
             "context_token_estimate": state.context_tokens,
-            "context_window": state.loadout.terms.window or ASSUMED_WINDOW,
+            "context_window": state.config.limits.window or ASSUMED_WINDOW,
         },
     )
 

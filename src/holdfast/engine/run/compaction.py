@@ -40,7 +40,7 @@ from holdfast.core.model import ModelRequest, Reply
 from holdfast.core.model_settings import model_settings
 from holdfast.core.records import Json
 from holdfast.core.run_request import RunRequest
-from holdfast.core.state import ASSUMED_WINDOW, Compact, CompactionFailed, Loadout, ModelFailed, Way
+from holdfast.core.state import ASSUMED_WINDOW, Compact, CompactionFailed, ModelFailed, RunConfig, Way
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.run import model_call
 from holdfast.engine.run.loaded_conversation import LoadedConversation
@@ -59,7 +59,7 @@ class Job:
 
     deps: Dependencies
     loaded: LoadedConversation
-    loadout: Loadout
+    config: RunConfig
     request: RunRequest
     effect: Compact
     settings: CompactionSettings
@@ -101,9 +101,9 @@ async def perform(job: Job) -> Shortened | CompactionFailed:
     bodies = [message.body for message in job.loaded.context]
     if (words := system_overflow(job)) is not None:
         return CompactionFailed(job.effect.trigger, words, system_prompt=True)
-    sizes = [token_estimate.of_body(body, job.loadout.terms.return_chars) for body in bodies]
+    sizes = [token_estimate.of_body(body, job.config.limits.return_chars) for body in bodies]
     share, exchange_only = keep_share(job.settings, job.effect.way)
-    room = min(sum(sizes), job.loadout.terms.window or sum(sizes))
+    room = min(sum(sizes), job.config.limits.window or sum(sizes))
     keep = choose_cut(bodies, sizes, int(room * share), exchange_only=exchange_only)
     if keep is None:
         return CompactionFailed(job.effect.trigger, "There is nothing in the context that could be summarised.")
@@ -117,7 +117,7 @@ async def perform(job: Job) -> Shortened | CompactionFailed:
 
 def system_overflow(job: Job) -> str | None:
     """What to say if the system prompt alone does not fit: which part of it is the longest."""
-    window, system = job.loadout.terms.window, job.loaded.context[0].body
+    window, system = job.config.limits.window, job.loaded.context[0].body
     if window is None or not isinstance(system, SystemBody) or token_estimate.of_text(system.text) < window // 2:
         return None
     total = job.deps.count(job.handle.partition("/")[2], system.text)
@@ -209,7 +209,7 @@ def _own_request(job: Job, keep: int) -> ModelRequest:
     known = job.loaded.context if whole else job.loaded.context[:keep]
     ask = _as_messages(job.loaded, [UserBody((Text(job.settings.prompt or SELF_PROMPT),))])
     loaded = replace(job.loaded, context=(*known, *ask))
-    request = model_call.model_request(model_call.every_tool(job.loadout), job.loadout, loaded, job.handle)
+    request = model_call.model_request(model_call.every_tool(job.config), job.config, loaded, job.handle)
     return replace(request, tool_choice="none")
 
 
@@ -227,7 +227,7 @@ def _shortened(job: Job, keep: int, sizes: list[int], summary: Summary) -> Short
     """What our estimate was off by before the cut it is off by afterwards, so the vendor's count carries over."""
     loaded = job.loaded
     kept = loaded.context[keep:]
-    tools = token_estimate.of_tools(model_call.offered_tools(model_call.every_tool(job.loadout), job.loadout))
+    tools = token_estimate.of_tools(model_call.offered_tools(model_call.every_tool(job.config), job.config))
     weighed = sum(sizes) + tools
     after = tools + sizes[0] + token_estimate.of_text(summary.shown) + sum(sizes[keep:])
     before = job.context_tokens or weighed
@@ -235,7 +235,7 @@ def _shortened(job: Job, keep: int, sizes: list[int], summary: Summary) -> Short
         trigger=job.effect.trigger,
         context_tokens_before=before,
         context_tokens_after=int(after * before / weighed) if weighed else after,
-        context_window=job.loadout.terms.window or ASSUMED_WINDOW,
+        context_window=job.config.limits.window or ASSUMED_WINDOW,
         messages_count_before=len(loaded.context),
         messages_count_after=len(kept) + 2,
     )

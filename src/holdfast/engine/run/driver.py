@@ -118,14 +118,14 @@ class Driver:
         return await self._cancel_asked() if interrupted in done else self._out_of_time()
 
     def _start_time_limit(self) -> asyncio.Task[None] | None:
-        limit = self._session.state.loadout.terms.budget.max_seconds
+        limit = self._session.state.config.limits.budget.max_seconds
         if limit is None:
             return None
         passed = (self._deps.clock.monotonic_ns() - self._effects.began_ns) / 1e9
         return asyncio.create_task(self._deps.clock.sleep(max(0.001, limit - passed)))
 
     def _out_of_time(self) -> Outcome:
-        spent = seconds_spent(self._session.state.loadout.terms.budget.max_seconds or 0)
+        spent = seconds_spent(self._session.state.config.limits.budget.max_seconds or 0)
         return self._effects.interrupted(BudgetSpent(spent), spent.stop)
 
     async def _cancel_asked(self) -> Outcome:

@@ -16,7 +16,7 @@ from holdfast.core.conversation.messages import Message, ToolReturnsBody
 from holdfast.core.model import ToolSpec
 from holdfast.core.records import Agent, Conversation, Tool
 from holdfast.core.run_request import RunRequest
-from holdfast.core.state import NO_TERMS, Hand, Loadout, State, Terms
+from holdfast.core.state import NO_RUN_LIMITS, AgentTool, RunConfig, RunLimits, State
 from holdfast.core.tools.tool_rules import forbids_parallel, parse_rule
 from holdfast.engine.run.loaded_conversation import LoadedConversation
 from holdfast.ports.stores.run_store import Snapshot
@@ -29,43 +29,43 @@ def state_of(
     loaded: LoadedConversation,
     request: RunRequest,
     *,
-    terms: Terms = NO_TERMS,
+    limits: RunLimits = NO_RUN_LIMITS,
     steps: int = 0,
 ) -> State:
-    loadout = loadout_of(
-        snapshot.agent, snapshot.tools, request, snapshot.allowances, terms, conversation=snapshot.conversation
+    config = config_of(
+        snapshot.agent, snapshot.tools, request, snapshot.allowances, limits, conversation=snapshot.conversation
     )
     return State(
-        loadout=loadout,
+        config=config,
         calls=snapshot.calls,
         called=snapshot.called,
         last_result=snapshot.last_result,
         steps=steps,
-        context_tokens=context_tokens(snapshot.context_tokens, loaded, loadout),
+        context_tokens=context_tokens(snapshot.context_tokens, loaded, config),
         follow_ups=snapshot.unread,
         answered=_answered(loaded.context) if request.answers and not snapshot.calls else (),
     )
 
 
-def context_tokens(known: int | None, loaded: LoadedConversation, loadout: Loadout) -> int:
+def context_tokens(known: int | None, loaded: LoadedConversation, config: RunConfig) -> int:
     """As the last change stored it; counted only where that is unknown, as after a fork or a reset."""
     if known is not None:
         return known
     bodies = (message.body for message in loaded.context)
-    return token_estimate.of_bodies(bodies, loadout.terms.return_chars) + token_estimate.of_tools(
-        (*(hand.spec for hand in loadout.tools.values()), *loadout.client_tools)
+    return token_estimate.of_bodies(bodies, config.limits.return_chars) + token_estimate.of_tools(
+        (*(agent_tool.spec for agent_tool in config.tools.values()), *config.client_tools)
     )
 
 
-def loadout_of(
+def config_of(
     agent: Agent,
     tools: Sequence[Tool],
     request: RunRequest,
     allowances: tuple[Allowance, ...] = (),
-    terms: Terms = NO_TERMS,
+    limits: RunLimits = NO_RUN_LIMITS,
     *,
     conversation: Conversation | None = None,
-) -> Loadout:
+) -> RunConfig:
     """Client tools replace server tools of the same name. A conversation's setting for parallel calls overrides the
     agent's.
     """
@@ -73,8 +73,8 @@ def loadout_of(
     secrets = digest_of_secrets(agent)
     said = ((conversation.model_settings if conversation else None) or {}).get("parallel_tool_calls")
     parallel = agent.parallel_tool_calls if said is None else bool(said)
-    return Loadout(
-        tools={tool.name: hand_of(tool, secrets) for tool in tools},
+    return RunConfig(
+        tools={tool.name: agent_tool_of(tool, secrets) for tool in tools},
         rules=rules,
         client_tools=request.client_tools,
         parallel_calls=parallel and not forbids_parallel(rules),
@@ -82,12 +82,12 @@ def loadout_of(
         policies=parse_policies(list(agent.approval_policies)),
         allowances=allowances,
         expiry=parse_expiry(agent.approval_expiry),
-        terms=terms,
+        limits=limits,
     )
 
 
-def hand_of(tool: Tool, secrets: str) -> Hand:
-    return Hand(
+def agent_tool_of(tool: Tool, secrets: str) -> AgentTool:
+    return AgentTool(
         tool.name,
         spec_of(tool),
         tool.enable_parallel_execution,
@@ -99,7 +99,7 @@ def hand_of(tool: Tool, secrets: str) -> Hand:
 
 def digest_of_secrets(agent: Agent) -> str:
     """A digest of the secrets as they are stored: encrypted with the server's key and a random nonce, so that a guess
-    cannot be checked against it. Storing the same value again keeps its encrypted text (`Encrypter.seal_again`).
+    cannot be checked against it. Storing the same value again keeps its encrypted text (`Encrypter.encrypt_again`).
     """
     return hashlib.sha256(orjson.dumps(dict(agent.secrets), option=orjson.OPT_SORT_KEYS)).hexdigest()
 

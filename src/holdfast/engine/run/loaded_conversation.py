@@ -113,7 +113,7 @@ class ContextCache:
 
     async def load(self, store: RunStore, conversation_id: str) -> tuple[Snapshot, tuple[Message, ...]]:
         version, context = self._kept.get(conversation_id, (None, ()))
-        snapshot = await store.situation(conversation_id, version)
+        snapshot = await store.snapshot(conversation_id, version)
         return snapshot, context if snapshot.context is None else snapshot.context
 
     def keep(self, loaded: LoadedConversation) -> None:

@@ -24,7 +24,7 @@ from holdfast.core.model import AnyTool, ModelRequest, OneTool, Reply, ReplyDone
 from holdfast.core.model_settings import model_settings, with_settings
 from holdfast.core.records import Agent, CallType, Conversation, Json, Step
 from holdfast.core.run_request import RunRequest
-from holdfast.core.state import CallModel, Loadout, ModelFailed, ModelReplied, State
+from holdfast.core.state import CallModel, ModelFailed, ModelReplied, RunConfig, State
 from holdfast.core.tools.tool_rules import needs_approval
 from holdfast.engine.run.loaded_conversation import LoadedConversation
 from holdfast.ports.clock import Clock
@@ -86,7 +86,7 @@ class ModelCall:
 
 
 def new_call(run_id: str, state: State, clock: Clock, compaction: Json | None = None) -> ModelCall:
-    loadout = state.loadout
+    config = state.config
     message_id, request_id = new_reply_ids()
     step_id, now = new_id("step"), clock.now()
     unfolding = Unfolding(
@@ -95,9 +95,9 @@ def new_call(run_id: str, state: State, clock: Clock, compaction: Json | None = 
         step_id=step_id,
         run_id=run_id,
         date=date_text(now),
-        gated=needs_approval(loadout.rules) | loadout.client_names,
+        gated=needs_approval(config.rules) | config.client_names,
         held=state.shown_whole,
-        parallel=loadout.parallel_calls,
+        parallel=config.parallel_calls,
     )
     return ModelCall(step_id, message_id, request_id, unfolding, now, clock.monotonic_ns(), compaction=compaction)
 
@@ -160,10 +160,12 @@ def handle_of(agent: Agent, conversation: Conversation, request: RunRequest) -> 
     return request.override_model or conversation.model or agent.model
 
 
-def choices(effect: CallModel, loadout: Loadout, loaded: LoadedConversation, request: RunRequest) -> tuple[Choice, ...]:
+def choices(
+    effect: CallModel, config: RunConfig, loaded: LoadedConversation, request: RunRequest
+) -> tuple[Choice, ...]:
     """The model that was chosen, then the agent's fallbacks. A request that names its model wants that one only."""
     chosen = handle_of(loaded.agent, loaded.conversation, request)
-    first = Choice(chosen, model_request(effect, loadout, loaded, chosen))
+    first = Choice(chosen, model_request(effect, config, loaded, chosen))
     return with_fallbacks(first, fallbacks_of(loaded.agent, request))
 
 
@@ -182,14 +184,14 @@ def _fallback(first: ModelRequest, other: Json) -> Choice:
     return Choice(handle, replace(first, model=handle.partition("/")[2], settings=settings))
 
 
-def model_request(effect: CallModel, loadout: Loadout, loaded: LoadedConversation, handle: str) -> ModelRequest:
+def model_request(effect: CallModel, config: RunConfig, loaded: LoadedConversation, handle: str) -> ModelRequest:
     """The one builder of what is sent: for the loop, for a preview, and for an agent that summarises itself."""
     agent, conversation = loaded.agent, loaded.conversation
-    tools = offered_tools(effect, loadout)
+    tools = offered_tools(effect, config)
     settings = model_settings(
         agent.model_settings,
         conversation.model_settings,
-        parallel=loadout.parallel_calls,
+        parallel=config.parallel_calls,
         response_format=agent.response_format,
     )
     return ModelRequest(
@@ -198,20 +200,20 @@ def model_request(effect: CallModel, loadout: Loadout, loaded: LoadedConversatio
         tools=tools,
         tool_choice=_choice(effect, tools),
         settings=settings,
-        tool_return_char_limit=loadout.terms.return_chars,
+        tool_return_char_limit=config.limits.return_chars,
         key=conversation.id,
     )
 
 
-def every_tool(loadout: Loadout) -> CallModel:
+def every_tool(config: RunConfig) -> CallModel:
     """As if no rule held anything back."""
-    return CallModel(tuple(loadout.tools), forced=False)
+    return CallModel(tuple(config.tools), forced=False)
 
 
-def offered_tools(effect: CallModel, loadout: Loadout) -> tuple[ToolSpec, ...]:
+def offered_tools(effect: CallModel, config: RunConfig) -> tuple[ToolSpec, ...]:
     """The tools of the server that rules allow now, then the client's, which shadow those of the same name."""
-    ours = (loadout.tools[name].spec for name in effect.offered if name not in loadout.client_names)
-    return (*ours, *loadout.client_tools)
+    ours = (config.tools[name].spec for name in effect.offered if name not in config.client_names)
+    return (*ours, *config.client_tools)
 
 
 def _choice(effect: CallModel, tools: Sequence[ToolSpec]) -> ToolChoice:

@@ -13,19 +13,19 @@ from holdfast.core.errors import ModelError, NotFound
 from holdfast.core.model import ModelInfo
 from holdfast.core.records import Agent, Conversation
 from holdfast.core.run_request import RunRequest
-from holdfast.core.state import Terms
+from holdfast.core.state import RunLimits
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.run.model_call import handle_of
 
 LOOKUP_SECONDS = 2.0
 
 
-async def limits_of_run(deps: Dependencies, agent: Agent, conversation: Conversation, request: RunRequest) -> Terms:
+async def limits_of_run(deps: Dependencies, agent: Agent, conversation: Conversation, request: RunRequest) -> RunLimits:
     handle = handle_of(agent, conversation, request)
     info = await _look_up(deps, handle, agent.org_id)
     window = window_of(agent, conversation, info)
     asked = Budget.from_json(request.budget).or_else(Budget.from_json(agent.budget))
-    return Terms(
+    return RunLimits(
         window=window,
         compact_past=None if window is None else int(window * deps.compact_at),
         budget=asked.at_most(deps.budget),

@@ -21,7 +21,7 @@ from holdfast.core.errors import ConversationBusy
 from holdfast.core.loop import decide
 from holdfast.core.records import Run
 from holdfast.core.run_request import RunRequest
-from holdfast.core.state import NO_TERMS, Decision, Happened, State
+from holdfast.core.state import NO_RUN_LIMITS, Decision, Happened, State
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.run.build_change import EventPage, Outcome, build_change
 from holdfast.engine.run.load_state import state_of
@@ -50,10 +50,10 @@ class Session:
         """`with_limits` looks up the model's context window and the budget, which only a run that goes on needs."""
         snapshot, context = await deps.contexts.load(deps.store, conversation_id)
         loaded = LoadedConversation.of(snapshot, context, request.override_system)
-        limits = NO_TERMS
+        limits = NO_RUN_LIMITS
         if with_limits:
             limits = await limits_of_run(deps, snapshot.agent, snapshot.conversation, request)
-        state = state_of(snapshot, loaded, request, terms=limits, steps=steps)
+        state = state_of(snapshot, loaded, request, limits=limits, steps=steps)
         return cls(deps, request, snapshot, loaded, state)
 
     def decide(self, happened: Happened) -> Decision:
@@ -97,14 +97,14 @@ class Session:
 
     async def refresh_memory(self) -> None:
         """Another writer has changed a memory block: take the blocks as they are now."""
-        snapshot = await self.deps.store.situation(self.loaded.conversation.id, self.loaded.version)
+        snapshot = await self.deps.store.snapshot(self.loaded.conversation.id, self.loaded.version)
         self.loaded.blocks = snapshot.blocks
 
     async def catch_up(self) -> bool:
         """After `StaleSnapshot`: whether the context is still ours, and only the history went on beside it, as when a
         queued run was cancelled. Then the next change is built on the rows' present version."""
         loaded = self.loaded
-        snapshot = await self.deps.store.situation(loaded.conversation.id)
+        snapshot = await self.deps.store.snapshot(loaded.conversation.id)
         if [message.id for message in snapshot.context or ()] != [message.id for message in loaded.context]:
             return False
         loaded.version, loaded.next_seq = snapshot.version, snapshot.next_seq

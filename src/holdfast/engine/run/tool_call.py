@@ -31,7 +31,7 @@ async def perform(
     toolbox: Toolbox,
     limits: ToolLimits,
     turn_id: str,
-    tell: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> tuple[ToolResult, tuple[MemoryEdit, ...]]:
     tool = loaded.tools[call.call.name]
 
@@ -43,7 +43,7 @@ async def perform(
             conversation_id=loaded.conversation.id,
             turn_id=turn_id,
             limits=limits,
-            tell=tell,
+            progress=progress,
         )
 
     outcome = await attempt(toolbox, tool, job)

@@ -103,7 +103,7 @@ class Worker:
         self._takes_runs = deps.most_runs > 0
         self._draining_since_ns: int | None = None
         self._backoff = Backoff(deps.clock, deps.owner, deps.longest_backoff_seconds, self._poll_now)
-        deps.bus.hear(self._received)
+        deps.bus.subscribe(self._received)
 
     @property
     def free_slots(self) -> int:
@@ -173,14 +173,14 @@ class Worker:
     def poll_soon(self) -> None:
         """There may be a run to claim, for this process or for another."""
         self._poll_now.set()
-        self._deps.bus.tell("work", "")
+        self._deps.bus.send("work", "")
 
     def run_queued(self, conversation_id: str) -> None:
         """A run was queued in this conversation. The process that drives the conversation's run polls when that ends;
         it may have ended already, while this one was written."""
         self._note_queued(conversation_id)
         self._poll_now.set()
-        self._deps.bus.tell("work", conversation_id)
+        self._deps.bus.send("work", conversation_id)
 
     def _note_queued(self, conversation_id: str) -> None:
         if conversation_id in self._run_of_conversation:

@@ -99,7 +99,7 @@ class Feed:
         self._store = store
         self._bus = bus
         self._recent: dict[str, _RecentRecords] = {}
-        bus.hear(self._received)
+        bus.subscribe(self._received)
 
     # ---- called by the driver of a run ------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Feed:
 
     def publish(self, run_id: str, records: Sequence[str], *, done: bool = False) -> None:
         """Show records that are committed."""
-        self._bus.tell("moved", run_id)
+        self._bus.send("moved", run_id)
         recent = self._recent.get(run_id)
         if recent is None or recent.reader is not None:
             return

@@ -32,14 +32,14 @@ class Blueprint:
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(provider: Provider, sealer: Encrypter) -> Blueprint:
+    def of(provider: Provider, encrypter: Encrypter) -> Blueprint:
         """The configuration in a record, with its credentials decrypted. Raises `WrongKey`."""
         return Blueprint(
             type=provider.provider_type,
             name=provider.name,
             base_url=provider.base_url,
             options=provider.options,
-            credentials=json.loads(sealer.open(provider.sealed)) if provider.sealed else {},
+            credentials=json.loads(encrypter.decrypt(provider.sealed)) if provider.sealed else {},
         )
 
 

@@ -27,7 +27,7 @@ from holdfast.core.approvals.approval_gate import Allowance
 from holdfast.core.conversation.messages import Draft, Message
 from holdfast.core.lifecycle import RunStatus, StopReason
 from holdfast.core.records import Actor, Agent, Block, Conversation, Run, Step, Tool
-from holdfast.core.state import Call, Ruling
+from holdfast.core.state import AuditEntry, Call
 from holdfast.ports.toolbox import MemoryEdit
 
 
@@ -89,14 +89,14 @@ class Change:
     ttft_ns: int | None = None
     num_steps: int | None = None
     context_tokens: int | None = None  # the context's estimated size after this change; None if unknown
-    rulings: tuple[Ruling, ...] = ()
+    audit_entries: tuple[AuditEntry, ...] = ()
     decided_by: str | None = None
     rollback: bool = False
     # Advance the conversation's version although nothing else changes, so that no decision on the old version can be
     # written before the input of this run.
     holds: bool = False
     allow: Mapping[str, str | None] = field(default_factory=dict)  # allowances to write with the decision
-    tell: str | None = None  # the webhook URL to notify of calls that begin or stop waiting for a person
+    approvals_webhook: str | None = None  # the URL to notify of calls that begin or stop waiting for a person
 
     @property
     def moves(self) -> bool:
@@ -150,7 +150,7 @@ class LogPage:
 
 
 class RunStore(Protocol):
-    async def situation(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
+    async def snapshot(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
         """Read a conversation. Its context is left out if the conversation is still at `known_version`."""
         ...
 

@@ -185,7 +185,7 @@ class McpServers:
             if name in given:
                 kept = getattr(old, name) or {}
                 fields[name] = {
-                    key: kept[key] if text == HIDDEN and key in kept else self._encrypter.seal(text)
+                    key: kept[key] if text == HIDDEN and key in kept else self._encrypter.encrypt(text)
                     for key, text in given[name].items()
                 }
         new = replace(old, **fields)
@@ -194,7 +194,7 @@ class McpServers:
 
     def _encrypted(self, token: str) -> str | None:
         """An empty token removes the stored one."""
-        return self._encrypter.seal(token) if token else None
+        return self._encrypter.encrypt(token) if token else None
 
 
 _HTTP_FIELDS = ("server_url", "auth_header", "auth_token", "custom_headers")

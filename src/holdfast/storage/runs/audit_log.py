@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select
 
 from holdfast.core.approvals.approval_gate import digest_of
-from holdfast.core.state import Ruling
+from holdfast.core.state import AuditEntry
 from holdfast.storage.schema.record_tables import decisions
 
 GENESIS = "0" * 64
@@ -36,14 +36,14 @@ _HASHED = (
 
 
 def record(
-    connection: Connection, org_id: str, rulings: Iterable[Ruling], decided_by: str | None, now: datetime
+    connection: Connection, org_id: str, audit_entries: Iterable[AuditEntry], decided_by: str | None, now: datetime
 ) -> None:
     """Append these decisions. There is one chain for the whole database, so writers are serialized."""
     lock_numbered_logs(connection)
     last = connection.execute(select(decisions.c.hash).order_by(decisions.c.number.desc()).limit(1)).scalar()
     previous = last or GENESIS
-    for ruling in rulings:
-        row = _row(org_id, ruling, decided_by, now) | {"previous_hash": previous}
+    for entry in audit_entries:
+        row = _row(org_id, entry, decided_by, now) | {"previous_hash": previous}
         row["hash"] = previous = hash_of(row)
         connection.execute(insert(decisions), row)
 
@@ -56,16 +56,16 @@ def lock_numbered_logs(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_CHAIN_LOCK)))
 
 
-def _row(org_id: str, ruling: Ruling, decided_by: str | None, now: datetime) -> dict[str, Any]:
-    call = ruling.call
+def _row(org_id: str, entry: AuditEntry, decided_by: str | None, now: datetime) -> dict[str, Any]:
+    call = entry.call
     return {
         "org_id": org_id,
         "step_id": call.step_id,
         "call_id": call.call.id,
-        "kind": ruling.kind,
-        "decided_by": ruling.by or decided_by,
+        "kind": entry.kind,
+        "decided_by": entry.by or decided_by,
         "decided_at": now,
-        "reason": ruling.reason,
+        "reason": entry.reason,
         "tool_name": call.call.name,
         "tool_digest": call.digest,
         "arguments_digest": digest_of(call.to_run.arguments),

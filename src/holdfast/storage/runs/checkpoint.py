@@ -129,9 +129,9 @@ def _write(connection: Connection, run: dict[str, Any], change: Change, now: dat
         _roll_back(connection, run["turn_id"], change.conversation_id)
     write_calls(connection, run, change, now)
     write_used_tools(connection, run, change)
-    if change.rulings:
-        audit_log.record(connection, run["org_id"], change.rulings, change.decided_by, now)
-    if change.allow and any(ruling.kind in ("approved", "edited") for ruling in change.rulings):
+    if change.audit_entries:
+        audit_log.record(connection, run["org_id"], change.audit_entries, change.decided_by, now)
+    if change.allow and any(entry.kind in ("approved", "edited") for entry in change.audit_entries):
         _write_allowances(connection, run, change, now)
     for edit in change.edits:
         write_edit(connection, run["agent_id"], edit, now)
@@ -223,7 +223,7 @@ def _cut_context(connection: Connection, change: Change) -> None:
 
 def _write_allowances(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
     """Store the standing permissions that a person gave together with this decision, for the tools as they were."""
-    digests = {ruling.call.call.name: ruling.call.digest for ruling in change.rulings}
+    digests = {entry.call.call.name: entry.call.digest for entry in change.audit_entries}
     rows = [
         {
             "id": new_id("allowance"),

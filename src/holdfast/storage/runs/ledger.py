@@ -53,7 +53,7 @@ def _announce(connection: Connection, run: dict[str, Any], change: Change, now: 
     """Announce in the inbox the calls that began to wait and those that no longer do. If an approvals webhook is
     configured (`change.tell`), enqueue a delivery for each, in the same transaction."""
     announced = [("requested", call) for call in (*change.new_calls, *change.changed_calls) if call.waiting]
-    announced += [("settled", ruling.call) for ruling in change.rulings if ruling.call.request_id is not None]
+    announced += [("settled", entry.call) for entry in change.audit_entries if entry.call.request_id is not None]
     rows = [
         {
             "org_id": run["org_id"],
@@ -66,10 +66,10 @@ def _announce(connection: Connection, run: dict[str, Any], change: Change, now: 
     if rows:
         lock_numbered_logs(connection)
         connection.execute(insert(announcements), rows)
-    if change.tell is not None:
+    if change.approvals_webhook is not None:
         for kind, call in announced:
             payload = _webhook_payload(kind, call, run, change.conversation_id)
-            enqueue(connection, run, change.tell, payload, last_event=0, now=now)
+            enqueue(connection, run, change.approvals_webhook, payload, last_event=0, now=now)
 
 
 def _webhook_payload(kind: str, call: Call, run: dict[str, Any], conversation_id: str) -> dict[str, Any]:

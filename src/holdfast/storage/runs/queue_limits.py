@@ -18,12 +18,12 @@ from holdfast.storage.schema.record_tables import runs
 
 
 @dataclass(frozen=True, slots=True)
-class RunLimits:
+class QueueLimits:
     unfinished: int = 2000  # active runs of one organisation, queued ones included
     queued: int = 100  # runs that wait in the queue of one conversation
 
 
-def refuse_if_full(connection: Connection, run: Run, limits: RunLimits) -> None:
+def refuse_if_full(connection: Connection, run: Run, limits: QueueLimits) -> None:
     """Raise `TooManyRuns` if a limit is reached. An answer to a waiting call is never refused: it continues a turn that
     was already accepted."""
     if run.request.get("answers") is not None:

@@ -20,7 +20,7 @@ from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage
 from holdfast.storage.runs import checkpoint as checkpoints
 from holdfast.storage.runs import claims, event_log
 from holdfast.storage.runs.ledger import called_in_turn
-from holdfast.storage.runs.queue_limits import RunLimits, refuse_if_full
+from holdfast.storage.runs.queue_limits import QueueLimits, refuse_if_full
 from holdfast.storage.runs.request_keys import known_request, write_keys
 from holdfast.storage.runs.snapshots import read_snapshot
 from holdfast.storage.runs.steps import steps_of_run
@@ -36,17 +36,17 @@ class SqlRunStore:
         database: Database,
         clock: Clock,
         approvals_webhook: str | None = None,
-        limits: RunLimits | None = None,
+        limits: QueueLimits | None = None,
     ) -> None:
         self._database = database
-        self._limits = limits or RunLimits()
+        self._limits = limits or QueueLimits()
         self._clock = clock
         self._approvals_webhook = approvals_webhook
 
     def _with_webhook(self, change: Change) -> Change:
-        return change if self._approvals_webhook is None else replace(change, tell=self._approvals_webhook)
+        return change if self._approvals_webhook is None else replace(change, approvals_webhook=self._approvals_webhook)
 
-    async def situation(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
+    async def snapshot(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
         return await self._database.read(read_snapshot, conversation_id, known_version)
 
     async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
@@ -149,7 +149,7 @@ def _change_idle(connection: Connection, change: Change, now: datetime) -> None:
 
 
 def _begin(
-    connection: Connection, run: Run, lease: Lease | None, change: Change | None, limits: RunLimits, now: datetime
+    connection: Connection, run: Run, lease: Lease | None, change: Change | None, limits: QueueLimits, now: datetime
 ) -> None:
     """Insert the run together with its first change. A unique index also enforces one active run per conversation."""
     if not run.queued:

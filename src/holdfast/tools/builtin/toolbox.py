@@ -78,7 +78,7 @@ class ByKind:
 
     def _decrypt_environment(self, job: ToolJob) -> dict[str, str]:
         try:
-            return {name: self._encrypter.open(value) for name, value in job.environment.items()}
+            return {name: self._encrypter.decrypt(value) for name, value in job.environment.items()}
         except WrongKey as error:
             raise TellTheModel(f"a secret of the agent cannot be read. {error}") from error
 

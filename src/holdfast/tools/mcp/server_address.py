@@ -37,7 +37,7 @@ class Address:
 
 def address_of(server: McpServer, encrypter: Encrypter, agent_id: str, secrets: Mapping[str, str]) -> Address:
     """`secrets` are already decrypted; the values in the server's record are decrypted here."""
-    env = {name: encrypter.open(value) for name, value in (server.env or {}).items()}
+    env = {name: encrypter.decrypt(value) for name, value in (server.env or {}).items()}
     return Address(
         server_id=server.id,
         server_name=server.server_name,
@@ -57,7 +57,7 @@ def _headers(server: McpServer, encrypter: Encrypter, agent_id: str, secrets: Ma
     if server.auth_token:
         encrypted[server.auth_header or "Authorization"] = server.auth_token
     for name, value in encrypted.items():
-        text = filled(encrypter.open(value), secrets)
+        text = filled(encrypter.decrypt(value), secrets)
         if text is not None:
             headers[name] = text
     token = headers.get("Authorization")

@@ -230,8 +230,8 @@ class WithPackages:
             return await self._toolbox.run(job)
         environment = self._environments.ready(job.pip_requirements)
         if environment is None:
-            if job.tell is not None:
-                job.tell(f"Installing {', '.join(job.pip_requirements)} for the tool {job.name}")
+            if job.progress is not None:
+                job.progress(f"Installing {', '.join(job.pip_requirements)} for the tool {job.name}")
             environment = await self._environments.install(job.pip_requirements)
         return await self._toolbox.run(replace(job, packages=(str(environment),)))
 
