@@ -86,4 +86,6 @@ class Node(Process):
         )
         self.engine = Engine(deps)
         self.maintenance = ConversationMaintenance(deps)
-        self.expiries = ApprovalExpiry(self.wire, self.wire, net.clock, self.engine.start, self.engine.cancel)
+        self.expiries = ApprovalExpiry(
+            self.wire, self.wire, net.clock, self.engine.start, self.engine.cancel, deps.approvals_announced
+        )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from holdfast.core.conversation.messages import ApprovalResponseBody, Draft, Message, plain_text
-from holdfast.core.errors import Broken, Conflict, ConversationBusy, LostLease, NotFound
+from holdfast.core.errors import Broken, ConversationBusy, LostLease, NotFound, UniqueConflict
 from holdfast.core.lifecycle import ACTIVE, CALL_CHANGES, check_rest, sources_of
 from holdfast.core.records import Conversation, Run, Step
 from holdfast.core.run_request import RunRequest
@@ -119,7 +119,7 @@ class MemoryStore(Tables):
                 raise ConversationBusy(None)
         keys = run.request.get("keys") or ()
         if any(key in line.keys for key in keys):
-            raise Conflict("This conflicts with what is stored: run_keys")
+            raise UniqueConflict("pk_run_keys", "This conflicts with what is stored: run_keys")
         if change is not None:
             self._check(line, change)
         row = RunRow(run, lease.epoch if lease else 0, lease.owner if lease else None, None)
@@ -197,9 +197,9 @@ class MemoryStore(Tables):
             raise StaleSnapshot(f"Conversation {line.conversation.id} has moved on from version {change.version}.")
         for call in change.new_calls:
             if (call.step_id, call.call.id) in line.ledger:
-                raise Conflict("This conflicts with what is stored: ledger")
+                raise UniqueConflict("pk_ledger", "This conflicts with what is stored: ledger")
         if len({(call.step_id, call.call.id) for call in change.new_calls}) < len(change.new_calls):
-            raise Conflict("This conflicts with what is stored: ledger")
+            raise UniqueConflict("pk_ledger", "This conflicts with what is stored: ledger")
         for edit in change.edits:
             assert edit.before is not None
             if edit.before.value not in [block.value for block in line.home.blocks]:
@@ -272,11 +272,11 @@ class MemoryStore(Tables):
             due.append(_due(row, self.lines[row.conversation_id].conversation.org_id))
         return due
 
-    def warn(self, now: datetime) -> int:
+    def warn(self, now: datetime) -> list[str]:
         rows = self._passed("warn_at", now)
         for row in rows:
             row.warn_at = None
-        return len(rows)
+        return list(dict.fromkeys(self.lines[row.conversation_id].conversation.org_id for row in rows))
 
     def _passed(self, moment: str, now: datetime) -> list[CallRow]:
         rows = [

@@ -235,5 +235,6 @@ class SimRunStore:
         due: Sequence[Due] = await self._call("expired", now)
         return due
 
-    async def warn(self, now: datetime) -> int:
-        return int(await self._call("warn", now))
+    async def warn(self, now: datetime) -> Sequence[str]:
+        warned: Sequence[str] = await self._call("warn", now)
+        return warned

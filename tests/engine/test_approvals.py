@@ -149,7 +149,8 @@ async def test_what_was_allowed_for_the_conversation_is_not_asked_again_until_re
 
 async def expiring(house: House) -> ApprovalExpiry:
     store = inbox(house).store
-    return ApprovalExpiry(store, house.deps.store, house.deps.clock, house.engine.start, house.engine.cancel)
+    deps, engine = house.deps, house.engine
+    return ApprovalExpiry(store, deps.store, deps.clock, engine.start, engine.cancel, deps.approvals_announced)
 
 
 @pytest.mark.parametrize("then", ["deny", "stop", "keep"])

@@ -27,7 +27,7 @@ CORNERS = (
     "LostLease",
     "StaleSnapshot",
     "ConversationBusy",
-    "Conflict",
+    "UniqueConflict",
     "cut",
     "rollback",
     "edits",

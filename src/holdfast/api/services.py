@@ -11,7 +11,7 @@ from holdfast.engine.chores.tracing import Tracing
 from holdfast.engine.conversation.maintenance import ConversationMaintenance
 from holdfast.engine.direct_tool_runs import DirectToolRuns
 from holdfast.engine.engine import Engine
-from holdfast.engine.stream.approval_feed import Announcements
+from holdfast.engine.stream.approval_feed import ApprovalFeed
 from holdfast.ports.clock import Clock
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.stores.history_store import History
@@ -44,7 +44,7 @@ class Services:
     direct_tool_runs: DirectToolRuns
     traces: Tracing
     approvals: Approvals
-    announcements: Announcements
+    approval_feed: ApprovalFeed
     search: MessageSearch
     clock: Clock
     tool_isolation: Callable[[], Mapping[str, Any] | None]  # None until the sandbox has been probed

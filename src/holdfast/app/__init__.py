@@ -31,6 +31,7 @@ from holdfast.engine.chores.tracing import Tracing
 from holdfast.engine.chores.webhooks import Mail, Webhooks
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
+from holdfast.engine.stream.approval_feed import ApprovalFeed
 from holdfast.engine.stream.feed import Feed
 from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.outbound.guarded_session import guarded_session
@@ -48,6 +49,7 @@ from holdfast.records import demo_agent
 from holdfast.records.providers import Providers
 from holdfast.settings import Settings
 from holdfast.storage.encryption import AesEncrypter
+from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.records.provider_store import SqlProviders
 from holdfast.storage.runs.outbox import SqlOutbox
@@ -100,6 +102,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         liveness = stack.enter_context(ProcessLiveness(settings.data_dir / "processes"))
         bus = await _open_bus(settings, database, stack)
         retries = SqlRepeats(database, clock, liveness.owner, liveness.died)
+        approval_feed = ApprovalFeed(SqlApprovals(database, clock), bus)
         deps = Dependencies(
             store=store,
             retries=retries,
@@ -109,6 +112,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             owner=liveness.owner,
             bus=bus,
             feed=Feed(store, bus),
+            approvals_announced=approval_feed.announced,
             images=GuardedImageFetcher(outbound),
             lease_seconds=settings.lease_seconds,
             most_runs=settings.most_runs,
@@ -120,10 +124,12 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             count=tokenizers.count,
         )
         engine = Engine(deps)
-        services = build_services(database, encrypter, deps, engine, providers, traces, tools, retries)
+        services = build_services(database, encrypter, deps, engine, providers, traces, tools, retries, approval_feed)
         await engine.open(alone=database.is_sqlite, crashed=liveness.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
-        expiries = ApprovalExpiry(services.approvals.store, store, clock, engine.start, engine.cancel)
+        expiries = ApprovalExpiry(
+            services.approvals.store, store, clock, engine.start, engine.cancel, approval_feed.announced
+        )
         for chore in (expiries, *_chores(settings, database, deps, outbound)):
             chore.open()
             stack.push_async_callback(chore.close)

@@ -9,7 +9,7 @@ from holdfast.engine.conversation.maintenance import ConversationMaintenance
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.direct_tool_runs import DirectToolRuns
 from holdfast.engine.engine import Engine
-from holdfast.engine.stream.approval_feed import Announcements
+from holdfast.engine.stream.approval_feed import ApprovalFeed
 from holdfast.ports.encryption import Encrypter
 from holdfast.ports.stores.retry_detection import RetryDetection
 from holdfast.records.agents import Agents
@@ -42,6 +42,7 @@ def build_services(
     traces: Tracing,
     server_tools: ServerTools,
     retries: RetryDetection,
+    approval_feed: ApprovalFeed,
 ) -> Services:
     clock, models = deps.clock, deps.models
     approvals = SqlApprovals(database, clock)
@@ -61,7 +62,7 @@ def build_services(
         maintenance=ConversationMaintenance(deps),
         direct_tool_runs=DirectToolRuns(deps, SqlAgents(database), SqlBlocks(database)),
         approvals=Approvals(approvals, engine.start),
-        announcements=Announcements(approvals),
+        approval_feed=approval_feed,
         search=SqlMessageSearch(database),
         clock=clock,
         tool_isolation=server_tools.processes.isolation_facts,

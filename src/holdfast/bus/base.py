@@ -25,7 +25,7 @@ FLUSH_TIMEOUT_SECONDS = 1.0
 MAX_PENDING_HINTS = 10_000  # while disconnected; further hints are dropped, and receivers find the work by polling
 CHANNEL = "holdfast"
 
-_CODES: dict[HintKind, str] = {"work": "w", "moved": "m", "cancel": "c"}
+_CODES: dict[HintKind, str] = {"work": "w", "moved": "m", "cancel": "c", "approvals": "a"}
 _KINDS: dict[str, HintKind] = {code: kind for kind, code in _CODES.items()}
 
 

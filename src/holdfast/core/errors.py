@@ -51,6 +51,14 @@ class Conflict(AskedWrongly):
     """The request is valid, but not in the current state of its record."""
 
 
+class UniqueConflict(Conflict):
+    """A record with the same value exists already. `constraint` names the rule of the schema, if it has a name."""
+
+    def __init__(self, constraint: str | None, text: str) -> None:
+        super().__init__(text)
+        self.constraint = constraint
+
+
 class PendingApproval(Conflict):
     """A tool call waits for approval, so the conversation takes no new message."""
 

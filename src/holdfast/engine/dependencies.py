@@ -27,6 +27,10 @@ def _estimated(model: str, text: str) -> int:
     return token_estimate.of_text(text)
 
 
+def _without_subscribers(org_id: str) -> None:
+    """There is no inbox to wake."""
+
+
 LONGEST_BACKOFF_SECONDS = 0.64
 
 
@@ -39,6 +43,9 @@ class Dependencies:
     owner: str  # this process, as leases name it
     bus: Bus
     feed: Feed
+    approvals_announced: Callable[[str], None] = (
+        _without_subscribers  # called with an organisation's id, after a commit
+    )
     images: ImageFetcher | None = None  # fetches images that users name by URL; without it they stay URLs
     retries: RetryDetection | None = None  # recognises requests that a client's library sends again by itself
     lease_seconds: float = 10.0

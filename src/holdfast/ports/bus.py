@@ -13,6 +13,7 @@ HintKind = Literal[
     "work",  # runs wait for a worker; with a conversation id: a run is queued behind that conversation's active run
     "moved",  # with a run id: the run's event log has grown, or the run rests
     "cancel",  # with a run id: a cancel of the run was requested
+    "approvals",  # with an organisation's id: approvals were announced in its inbox
 ]
 Listener = Callable[[HintKind, str], None]
 

@@ -134,7 +134,10 @@ def _become(environment: dict[str, str], arguments: list[str], log: str, code_pa
         code = import_module("holdfast.cli").main(arguments)
         sys.stdout.flush()
     finally:
-        Path(code_path).write_text(str(code))
+        # Renamed into place: a reader must not see the file before its content, should a kill come in between.
+        unfinished = Path(code_path + ".new")
+        unfinished.write_text(str(code))
+        unfinished.rename(code_path)
         os._exit(code)
 
 

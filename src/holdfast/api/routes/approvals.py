@@ -103,7 +103,7 @@ async def follow(
 
 async def _announcements(services: Services, actor: Actor, after: int) -> AsyncIterator[bytes]:
     yield b": watching for approvals\n\n"
-    async with aclosing(services.announcements.follow(actor, after, PING_SECONDS)) as batches:
+    async with aclosing(services.approval_feed.follow(actor, after, PING_SECONDS)) as batches:
         async for news in batches:
             yield b"".join(_record(one, services.now()) for one in news) or b": still here\n\n"
 

@@ -32,12 +32,14 @@ class ApprovalExpiry:
         clock: Clock,
         start: Callable[[Actor, str, RunRequest], Awaitable[Run]],
         cancel: Callable[[Run, str | None, str | None], Awaitable[bool]],
+        announced: Callable[[str], None],
     ) -> None:
         self._approvals = approvals
         self._runs = runs
         self._clock = clock
         self._start = start
         self._cancel = cancel
+        self._announced = announced
         self._looking: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -59,7 +61,8 @@ class ApprovalExpiry:
     async def look(self) -> None:
         """Act on every request whose time has come."""
         now = self._clock.now()
-        await self._approvals.warn(now)
+        for org_id in await self._approvals.warn(now):
+            self._announced(org_id)
         for due in await self._approvals.expired(now):
             try:
                 await self._expire(due)

@@ -90,6 +90,8 @@ class Session:
             first=first,
         )
         written = await write(change)
+        if change.announced:
+            self.deps.approvals_announced(run.org_id)
         self.loaded.apply_edits(outcome.edits)
         self.loaded.advance(change)
         self.state = decision.state

@@ -1,7 +1,8 @@
 """The inbox's feed: any number of subscribers hear of calls that begin to wait for a human, or are decided.
 
-Announcements are rows with a number. One poller per organisation reads the new ones, once for all subscribers in this
-process, and only while there are any; a subscriber that resumes from further back reads the rows in between itself.
+Announcements are rows with a number. A hint says that an organisation has new ones; one reader per organisation then
+reads them, once for all subscribers in this process, and only while there are any. A subscriber that resumes from
+further back reads the rows in between itself.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass, field
 
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Actor
+from holdfast.ports.bus import Bus, HintKind
 from holdfast.ports.stores.approval_store import Announcement, Approval, ApprovalStore
 
 log = logging.getLogger("holdfast.engine")
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.5  # in case a hint was lost
 ANNOUNCEMENTS_PER_READ = 100
 MAX_RECENT = 1_000  # announcements kept in memory for subscribers that are a little behind
 
@@ -33,14 +35,15 @@ class News:
 
 @dataclass(slots=True)
 class _Inbox:
-    """The announcements of one organisation after number `start`, as far as the poller has read them."""
+    """The announcements of one organisation after number `start`, as far as the reader has read them."""
 
     start: int
     last: int
     recent: deque[News] = field(default_factory=deque)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    hinted: asyncio.Event = field(default_factory=asyncio.Event)
     followers: int = 0
-    poller: asyncio.Task[None] | None = None
+    reader: asyncio.Task[None] | None = None
 
     def append(self, news: Sequence[News]) -> None:
         self.recent.extend(news)
@@ -52,11 +55,26 @@ class _Inbox:
             self.changed = asyncio.Event()
 
 
-class Announcements:
-    def __init__(self, store: ApprovalStore) -> None:
+class ApprovalFeed:
+    def __init__(self, store: ApprovalStore, bus: Bus) -> None:
         self._store = store
+        self._bus = bus
         self._inboxes: dict[str, _Inbox] = {}
         self._opening = asyncio.Lock()
+        bus.subscribe(self._received)
+
+    def announced(self, org_id: str) -> None:
+        """Call this after a commit that wrote announcements: subscribers in all processes read them."""
+        self._bus.send("approvals", org_id)
+        self._wake(org_id)
+
+    def _received(self, kind: HintKind, about: str) -> None:
+        if kind == "approvals":
+            self._wake(about)
+
+    def _wake(self, org_id: str) -> None:
+        if inbox := self._inboxes.get(org_id):
+            inbox.hinted.set()
 
     async def follow(self, actor: Actor, after: int, idle_seconds: float) -> AsyncGenerator[Sequence[News], None]:
         """What was announced after this number, as it comes; an empty list when nothing came for so long."""
@@ -74,7 +92,7 @@ class Announcements:
                     news = [one for one in inbox.recent if one.announcement.number > after]
                     after = inbox.last
                     yield news
-                elif not await _happens(changed, idle_seconds):
+                elif not await _is_set_within(changed, idle_seconds):
                     yield ()
         finally:
             self._leave(actor, inbox)
@@ -85,20 +103,21 @@ class Announcements:
             if inbox is None:
                 last = await self._store.last_announcement(actor)
                 inbox = self._inboxes[actor.org_id] = _Inbox(last, last)
-                inbox.poller = asyncio.create_task(self._poll(actor, inbox), name=f"inbox of {actor.org_id}")
+                inbox.reader = asyncio.create_task(self._keep_reading(actor, inbox), name=f"inbox of {actor.org_id}")
             inbox.followers += 1
             return inbox
 
     def _leave(self, actor: Actor, inbox: _Inbox) -> None:
-        """The last subscriber stops the poller."""
+        """The last subscriber stops the reader."""
         inbox.followers -= 1
-        if inbox.followers == 0 and inbox.poller is not None:
-            inbox.poller.cancel()
+        if inbox.followers == 0 and inbox.reader is not None:
+            inbox.reader.cancel()
             self._inboxes.pop(actor.org_id, None)
 
-    async def _poll(self, actor: Actor, inbox: _Inbox) -> None:
+    async def _keep_reading(self, actor: Actor, inbox: _Inbox) -> None:
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await _is_set_within(inbox.hinted, POLL_SECONDS)
+            inbox.hinted.clear()  # before reading: a hint that comes meanwhile asks for another read
             try:
                 inbox.append(await self._read(actor, inbox.last))
             except Exception as error:  # the database is away, for instance; subscribers wait until it is back
@@ -115,7 +134,7 @@ class Announcements:
             return None
 
 
-async def _happens(event: asyncio.Event, seconds: float) -> bool:
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -90,8 +90,8 @@ class Deadlines(Protocol):
         """Waiting calls that have expired. Calls with `on_expiry` keep are not returned again."""
         ...
 
-    async def warn(self, now: datetime) -> int:
-        """Announce the calls that are about to expire; returns their number."""
+    async def warn(self, now: datetime) -> Sequence[str]:
+        """Announce each call that is about to expire, once; returns the ids of their organisations."""
         ...
 
 

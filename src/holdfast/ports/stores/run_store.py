@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from holdfast.core.approvals.approval_gate import Allowance
 from holdfast.core.conversation.messages import Draft, Message
@@ -103,6 +103,13 @@ class Change:
         """Whether this change advances the conversation's version."""
         touched = self.messages or self.system is not None or self.cut is not None or self.rollback
         return bool(touched) or self.holds
+
+    @property
+    def announced(self) -> list[tuple[Literal["requested", "settled"], Call]]:
+        """The calls that begin to wait for a person, and those for which somebody has decided."""
+        waiting = [call for call in (*self.new_calls, *self.changed_calls) if call.waiting]
+        settled = [entry.call for entry in self.audit_entries if entry.call.request_id is not None]
+        return [*(("requested", call) for call in waiting), *(("settled", call) for call in settled)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Select, and_, insert, select, update
+from sqlalchemy import Column, Connection, Select, and_, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.conversation.messages import ToolCall
@@ -28,6 +28,7 @@ from holdfast.ports.stores.approval_store import (
     Due,
     KeptAllowance,
 )
+from holdfast.storage.runs.announcements import announce
 from holdfast.storage.schema.record_tables import (
     UNRETURNED,
     agents,
@@ -60,9 +61,9 @@ class SqlApprovals:
             return ()  # an empty poll, the usual case, costs no write
         return await self._database.write(_expired, now)
 
-    async def warn(self, now: datetime) -> int:
+    async def warn(self, now: datetime) -> Sequence[str]:
         if not await self._database.read(_any_due, ledger.c.warn_at, now):
-            return 0
+            return ()
         return await self._database.write(_warn, now)
 
     async def allowances(self, actor: Actor, page: Page) -> Sequence[KeptAllowance]:
@@ -180,15 +181,18 @@ def _expired(connection: Connection, now: datetime) -> list[Due]:
     return due
 
 
-def _warn(connection: Connection, now: datetime) -> int:
-    """Announce calls that expire soon, each once. Returns their number."""
-    query = select(ledger.c.approval_id, ledger.c.org_id).where(ledger.c.warn_at <= now, *_OPEN).limit(100)
-    rows = connection.execute(query).all()
-    for approval_id, org_id in rows:
-        connection.execute(update(ledger).where(ledger.c.approval_id == approval_id).values(warn_at=None))
-        announcement = {"org_id": org_id, "kind": "expiring", "approval_id": approval_id, "created_at": now}
-        connection.execute(insert(announcements), announcement)
-    return len(rows)
+def _warn(connection: Connection, now: datetime) -> list[str]:
+    """Announce calls that expire soon, each once, also if several processes look at the same time: the first statement
+    changes a row for one of them only. Returns the ids of their organisations."""
+    due = select(ledger.c.approval_id).where(ledger.c.warn_at <= now, *_OPEN).limit(100)
+    take = update(ledger).where(ledger.c.approval_id.in_(due), ledger.c.warn_at <= now).values(warn_at=None)
+    warned = connection.execute(take.returning(ledger.c.org_id, ledger.c.approval_id)).all()
+    by_org: dict[str, list[tuple[str, str]]] = {}
+    for org_id, approval_id in warned:
+        by_org.setdefault(org_id, []).append(("expiring", approval_id))
+    for org_id, announced in by_org.items():
+        announce(connection, org_id, announced, now)
+    return list(by_org)
 
 
 # ---- allowances and announcements -----------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from holdfast.core.errors import Broken
 from holdfast.core.lifecycle import CALL_CHANGES, OPEN_CALLS, CallStatus
 from holdfast.core.state import Call
 from holdfast.ports.stores.run_store import Change
-from holdfast.storage.runs.audit_log import lock_numbered_logs
+from holdfast.storage.runs.announcements import announce
 from holdfast.storage.runs.outbox import enqueue
-from holdfast.storage.schema.record_tables import UNRETURNED, announcements, ledger
+from holdfast.storage.schema.record_tables import UNRETURNED, ledger
 
 _NAMESPACE = UUID("6f1a7c1e-52c0-4f5e-9d0b-6d3c7b3a9c11")
 
@@ -43,31 +43,19 @@ def write_calls(connection: Connection, run: dict[str, Any], change: Change, now
         connection.execute(_INSERT, rows)
     for call in change.changed_calls:
         _change_call(connection, call, now)
-    _announce(connection, run, change, now)
+    _announce_calls(connection, run, change, now)
     # Results go into the conversation all at once, so one message of results returns every open call.
     if any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
         connection.execute(_RETURN, {"conversation": change.conversation_id})
 
 
-def _announce(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
-    """Announce in the inbox the calls that began to wait and those that no longer do. If an approvals webhook is
-    configured (`change.tell`), enqueue a delivery for each, in the same transaction."""
-    announced = [("requested", call) for call in (*change.new_calls, *change.changed_calls) if call.waiting]
-    announced += [("settled", entry.call) for entry in change.audit_entries if entry.call.request_id is not None]
-    rows = [
-        {
-            "org_id": run["org_id"],
-            "kind": kind,
-            "approval_id": approval_id(call.step_id, call.call.id),
-            "created_at": now,
-        }
-        for kind, call in announced
-    ]
-    if rows:
-        lock_numbered_logs(connection)
-        connection.execute(insert(announcements), rows)
+def _announce_calls(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
+    """Announce the calls that began to wait for a person and those that no longer do. If an approvals webhook is
+    configured, enqueue a delivery for each, in the same transaction."""
+    announced = [(kind, approval_id(call.step_id, call.call.id)) for kind, call in change.announced]
+    announce(connection, run["org_id"], announced, now)
     if change.approvals_webhook is not None:
-        for kind, call in announced:
+        for kind, call in change.announced:
             payload = _webhook_payload(kind, call, run, change.conversation_id)
             enqueue(connection, run, change.approvals_webhook, payload, last_event=0, now=now)
 

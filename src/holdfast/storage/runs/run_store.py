@@ -13,7 +13,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.engine import RowMapping
 
-from holdfast.core.errors import Conflict, ConversationBusy, NotFound
+from holdfast.core.errors import ConversationBusy, NotFound, UniqueConflict
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.clock import Clock
 from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, Snapshot
@@ -25,6 +25,7 @@ from holdfast.storage.runs.request_keys import known_request, write_keys
 from holdfast.storage.runs.snapshots import read_snapshot
 from holdfast.storage.runs.steps import steps_of_run
 from holdfast.storage.schema.record_tables import conversations, runs
+from holdfast.storage.schema.run_tables import ONE_ACTIVE_RUN
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.rows import from_row, to_row
 from holdfast.storage.sql.statements import HOLDS_CONVERSATION, fenced
@@ -53,8 +54,8 @@ class SqlRunStore:
         try:
             first = None if change is None else self._with_webhook(change)
             await self._database.write(_begin, run, lease, first, self._limits, self._clock.now())
-        except Conflict as error:
-            if "uq_runs_active_conversation" in str(error) or "runs.conversation_id" in str(error):
+        except UniqueConflict as error:
+            if error.constraint == ONE_ACTIVE_RUN:
                 raise ConversationBusy(None) from error
             raise
 
@@ -64,7 +65,7 @@ class SqlRunStore:
     async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
         try:
             return await self._database.write(claims.claim, run_id, owner, now, expires_at)
-        except Conflict:  # the unique index: another run took the conversation first
+        except UniqueConflict:  # the unique index: another run took the conversation first
             return None
 
     async def checkpoint(self, lease: Lease, change: Change) -> bool:
@@ -100,9 +101,7 @@ class SqlRunStore:
     async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
         try:
             return await self._database.write(claims.claim_next, owner, now, expires_at, most)
-        except (
-            Conflict
-        ):  # the unique index: another run took one of the conversations first; the next poll finds the rest
+        except UniqueConflict:  # another run took one of the conversations first; the next poll finds the rest
             return ()
 
     async def release(self, lease: Lease) -> None:

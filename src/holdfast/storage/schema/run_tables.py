@@ -23,6 +23,8 @@ BY_DURATION = (
 HAS_DURATION = only_where("total_duration_ns IS NOT NULL")
 IS_ACTIVE = "status IN ('created', 'running')"  # `statements.ACTIVE_RUN` repeats it word for word, for SQLite's planner
 
+ONE_ACTIVE_RUN = "uq_runs_active_conversation"
+
 runs = Table(
     "runs",
     metadata,
@@ -66,7 +68,7 @@ runs = Table(
     Index("ix_runs_org_duration", "org_id", *BY_DURATION, **HAS_DURATION),
     Index("ix_runs_agent_duration", "agent_id", *BY_DURATION, **HAS_DURATION),
     # One run at a time works on a conversation.
-    Index("uq_runs_active_conversation", "conversation_id", unique=True, **only_where(f"{IS_ACTIVE} AND NOT queued")),
+    Index(ONE_ACTIVE_RUN, "conversation_id", unique=True, **only_where(f"{IS_ACTIVE} AND NOT queued")),
     Index("ix_runs_active_lease", "queued", "lease_expires_at", **only_where(IS_ACTIVE)),
 )
 

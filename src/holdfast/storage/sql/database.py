@@ -24,8 +24,9 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from holdfast.core.errors import Conflict, Invalid, NotFound, StorageDown
+from holdfast.core.errors import Conflict, Invalid, NotFound, StorageDown, UniqueConflict
 from holdfast.storage.schema.migrate import APPLICATION_NAME
+from holdfast.storage.sql.conflicts import violated_constraint, violates_foreign_key, violates_unique
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -168,9 +169,12 @@ def _translated_errors() -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
-        if _violates_foreign_key(error):
+        if violates_foreign_key(error):
             raise NotFound("A record that this belongs to was deleted meanwhile.") from error
-        raise Conflict(f"This conflicts with what is stored: {error.orig}") from error
+        text = f"This conflicts with what is stored: {error.orig}"
+        if violates_unique(error):
+            raise UniqueConflict(violated_constraint(error), text) from error
+        raise Conflict(text) from error
     except DataError as error:
         raise Invalid(f"The database cannot store this value: {error.orig}") from error
     except (OperationalError, InterfaceError) as error:
@@ -179,11 +183,6 @@ def _translated_errors() -> Iterator[None]:
         if str(getattr(error.orig, "sqlite_errorname", "")).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             raise StorageDown(f"The database is damaged; restore a backup: {error.orig}") from error
         raise
-
-
-def _violates_foreign_key(error: IntegrityError) -> bool:
-    names = getattr(error.orig, "sqlite_errorname", None), getattr(error.orig, "sqlstate", None)
-    return names in (("SQLITE_CONSTRAINT_FOREIGNKEY", None), (None, "23503"))
 
 
 def _shielded(job: asyncio.Future[T]) -> asyncio.Future[T]:
