@@ -31,11 +31,11 @@ from holdfast.core.conversation.messages import (
     ToolReturnsBody,
     UserBody,
 )
-from holdfast.core.state import Way
+from holdfast.core.state import CompactionMethod
 
 STATS = CompactionStats("manual", 1, 1, 1, 1, 1)
 MODES = ("all", "sliding_window", "self_compact_all", "self_compact_sliding_window")
-WAYS: tuple[Way, ...] = ("asked", "all", "truncate")
+WAYS: tuple[CompactionMethod, ...] = ("asked", "all", "truncate")
 
 
 def user(text: str = "hello") -> UserBody:
@@ -109,11 +109,11 @@ def asked_and_returned(bodies: list[Body]) -> tuple[set[str], list[str]]:
 @settings(max_examples=600, deadline=None)
 @given(histories(), st.sampled_from(MODES), st.sampled_from(WAYS), st.floats(0.01, 0.95))
 def test_what_stays_is_valid_and_holds_the_newest_exchange(
-    context: list[Body], mode: Any, way: Way, percentage: float
+    context: list[Body], mode: Any, method: CompactionMethod, percentage: float
 ) -> None:
     chosen = CompactionSettings(mode=mode, sliding_window_percentage=percentage)
     sizes = [token_estimate.of_body(body) for body in context]
-    share, exchange_only = keep_share(chosen, way)
+    share, exchange_only = keep_share(chosen, method)
     budget = int(sum(sizes) * share)
     keep = choose_cut(context, sizes, budget, exchange_only=exchange_only)
     if keep is None:

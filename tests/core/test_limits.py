@@ -196,7 +196,7 @@ def test_an_overflow_is_compacted_in_ever_harsher_ways_and_not_for_ever() -> Non
         decision = decide(now, ModelFailed("context_overflow", "too long"))
         (effect,) = decision.effects
         assert isinstance(effect, Compact)
-        ways.append(effect.way)
+        ways.append(effect.method)
         now = decide(decision.state, Compacted(10)).state
     assert ways == ["asked", "all", "truncate"]
     end = decide(now, ModelFailed("context_overflow", "too long"))

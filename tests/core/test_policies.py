@@ -86,7 +86,7 @@ def test_a_client_tool_is_the_clients_whatever_policies_say() -> None:
         policies=parse_policies([said("allow")]),
         allowances=(),
     )
-    assert (judged.way, judged.client_side) == ("ask", True)
+    assert (judged.action, judged.client_side) == ("ask", True)
 
 
 def test_a_digest_sees_values_and_not_spelling() -> None:

@@ -12,11 +12,11 @@ from engine.house import House, opened
 from holdfast.core.records import Run
 from holdfast.ports.stores.retry_detection import RetriedRequest
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.retry_detection import LATE, SqlRepeats
+from holdfast.storage.runs.retry_detection import RETRY_WINDOW, SqlRetryDetection
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Hang, Say
 
-LATE_SECONDS = LATE.total_seconds()
+LATE_SECONDS = RETRY_WINDOW.total_seconds()
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Desk:
 
     house: House
     clock: FakeClock
-    repeats: SqlRepeats
+    repeats: SqlRetryDetection
     conversation: str
 
     async def at_work(self, **options: Any) -> Run:
@@ -45,7 +45,7 @@ class Desk:
 async def desk(database_url: str) -> AsyncIterator[Desk]:
     clock = FakeClock()
     async with opened(database_url, clock=clock) as house:
-        repeats = SqlRepeats(house.database, clock, "here", lambda owner: owner == "dead")
+        repeats = SqlRetryDetection(house.database, clock, "here", lambda owner: owner == "dead")
         yield Desk(house, clock, repeats, await house.agent())
 
 
@@ -58,7 +58,7 @@ async def test_who_could_only_be_refused_because_the_same_is_at_work_is_the_same
 async def test_who_would_wait_for_a_turn_is_the_same_only_if_the_first_hung_up(desk: Desk) -> None:
     run = await desk.at_work()
     assert await desk.found(rejectable=False) is None
-    await desk.repeats.unheard(run)
+    await desk.repeats.record_undelivered(run)
     await desk.clock.advance(1000)
     assert await desk.found(rejectable=False) == run.id
 
@@ -85,10 +85,10 @@ async def test_what_was_answered_before_it_ended_and_is_said_again_is_new(desk: 
 
 async def test_an_answer_that_reached_nobody_can_be_asked_for_again_for_a_while(desk: Desk) -> None:
     run = await desk.finished()
-    await desk.repeats.unheard(run)
+    await desk.repeats.record_undelivered(run)
     assert await desk.found() == run.id
     await desk.clock.advance(LATE_SECONDS - 1)
-    await desk.repeats.unheard(run)
+    await desk.repeats.record_undelivered(run)
     await desk.clock.advance(LATE_SECONDS)
     assert await desk.found() == run.id
     await desk.clock.advance(1)
@@ -104,13 +104,13 @@ async def test_an_answer_of_a_process_that_died_can_be_asked_for_again_for_a_whi
 
 
 async def test_only_the_newest_of_the_same_words_counts(desk: Desk) -> None:
-    await desk.repeats.unheard(await desk.finished())
+    await desk.repeats.record_undelivered(await desk.finished())
     await desk.clock.advance(1)
     await desk.finished()
     assert await desk.found() is None
 
 
 async def test_what_others_said_is_not_what_i_said(desk: Desk) -> None:
-    await desk.repeats.unheard(await desk.finished())
+    await desk.repeats.record_undelivered(await desk.finished())
     sought = RetriedRequest(desk.conversation, "same", True)
     assert await desk.repeats.find(replace(DEFAULT_ACTOR, user_id="user-2"), sought) is None

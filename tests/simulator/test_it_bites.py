@@ -147,7 +147,7 @@ def approvals_are_a_formality(patch: Patch) -> None:
 
     def lenient(*args: Any, **options: Any) -> Any:
         verdict = judge(*args, **options)
-        return verdict if verdict.client_side else replace(verdict, way="run")
+        return verdict if verdict.client_side else replace(verdict, action="run")
 
     patch.setattr(step_calls, "judge_call", lenient)
 

@@ -55,7 +55,7 @@ from holdfast.storage.records.provider_store import SqlProviders
 from holdfast.storage.runs.outbox import SqlOutbox
 from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.storage.runs.retention import SqlOldEvents
-from holdfast.storage.runs.retry_detection import SqlRepeats
+from holdfast.storage.runs.retry_detection import SqlRetryDetection
 from holdfast.storage.runs.run_store import SqlRunStore
 from holdfast.storage.runs.traces import SqlTraces
 from holdfast.storage.schema.migrate import OlderProcessRuns, migrate
@@ -101,7 +101,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         stack.push_async_callback(traces.close)
         liveness = stack.enter_context(ProcessLiveness(settings.data_dir / "processes"))
         bus = await _open_bus(settings, database, stack)
-        retries = SqlRepeats(database, clock, liveness.owner, liveness.died)
+        retries = SqlRetryDetection(database, clock, liveness.owner, liveness.died)
         approval_feed = ApprovalFeed(SqlApprovals(database, clock), bus)
         deps = Dependencies(
             store=store,

@@ -83,7 +83,7 @@ async def _serve(settings: Settings) -> int:
         )
         gc.freeze()  # objects made at start live as long as the process, so the collector need not scan them again
         logging.getLogger("uvicorn.error").addFilter(NoCancelledErrors())
-        server = HoldfastServer(config, settings, holdfast.engine.stop_taking)
+        server = HoldfastServer(config, settings, holdfast.engine.drain)
         await server.serve()
         return 0 if server.started else 1
 
@@ -98,10 +98,10 @@ class NoCancelledErrors(logging.Filter):
 class HoldfastServer(uvicorn.Server):
     """Prints the startup banner once the port is open, and stops taking runs when shutdown begins."""
 
-    def __init__(self, config: uvicorn.Config, settings: Settings, stop_taking: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, settings: Settings, drain: Callable[[], None]) -> None:
         super().__init__(config)
         self._settings = settings
-        self._stop_taking = stop_taking
+        self._drain = drain
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         await super().startup(sockets)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ class HoldfastServer(uvicorn.Server):
             print(startup_banner(self._settings), flush=True)
 
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        self._stop_taking()
+        self._drain()
         await super().shutdown(sockets)  # type: ignore[arg-type]
 
 

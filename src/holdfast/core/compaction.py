@@ -24,7 +24,7 @@ from holdfast.core.conversation.messages import (
     UserBody,
     plain_text,
 )
-from holdfast.core.state import Way
+from holdfast.core.state import CompactionMethod
 from holdfast.core.tools.return_clipping import clip
 
 Mode = Literal["all", "sliding_window", "self_compact_all", "self_compact_sliding_window"]
@@ -131,9 +131,9 @@ def _newest_exchange(context: Sequence[Body], points: Sequence[int]) -> int:
     return user_points[-1] if user_points else 1
 
 
-def keep_share(settings: CompactionSettings, way: Way) -> tuple[float, bool]:
+def keep_share(settings: CompactionSettings, method: CompactionMethod) -> tuple[float, bool]:
     """The share of the context that may stay, and whether only the newest exchange may stay."""
-    match way:
+    match method:
         case "asked":
             return settings.sliding_window_percentage, not settings.keeps_a_window
         case "all":

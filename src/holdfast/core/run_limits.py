@@ -25,16 +25,16 @@ from holdfast.core.state import (
     CallModel,
     Compact,
     CompactionFailed,
+    CompactionMethod,
     Decision,
     Failure,
     ModelFailed,
     State,
     Trigger,
-    Way,
 )
 
-WAYS: tuple[Way, ...] = get_args(Way)
-MAX_COMPACTIONS = len(WAYS)
+COMPACTION_METHODS: tuple[CompactionMethod, ...] = get_args(CompactionMethod)
+MAX_COMPACTIONS = len(COMPACTION_METHODS)
 TIGHT_RETURN_SHARE = 0.02  # the share of the window that one tool return may take after the last kind of compaction
 GROWTH_SHARE = 0.1  # the share of the window by which the context has to grow before it is compacted again
 
@@ -125,7 +125,7 @@ def next_compaction(state: State, failed: CompactionFailed) -> Decision | None:
         return Decision(state, stop="context_window_overflow_in_system_prompt", failure=failure)
     if failed.trigger == "context_window_exceeded":
         return _compact(state, failed.trigger) if state.compactions < MAX_COMPACTIONS else None
-    return _compact(state, failed.trigger) if WAYS[state.compactions] != "truncate" else None
+    return _compact(state, failed.trigger) if COMPACTION_METHODS[state.compactions] != "truncate" else None
 
 
 def postpone_compaction(state: State) -> State:
@@ -137,20 +137,20 @@ def _is_too_large(state: State) -> bool:
     limits = state.config.limits
     if limits.compact_past is None or state.context_tokens <= limits.compact_past:
         return False
-    if state.compactions:  # it was just compacted and is still too large: only the second way may follow unasked
-        return WAYS[state.compactions : state.compactions + 1] == ("all",)
+    if state.compactions:  # it was just compacted and is still too large: only the second method may follow unasked
+        return COMPACTION_METHODS[state.compactions : state.compactions + 1] == ("all",)
     grown = state.context_tokens - state.compacted_to
     return state.compacted_to == 0 or grown > (limits.window or 0) * GROWTH_SHARE
 
 
 def _compact(state: State, trigger: Trigger) -> Decision:
-    """Compact in the next way. The last one also sends less of each tool return from then on, since the many returns
+    """Compact by the next method. The last one also sends less of each tool return from then on, since the many returns
     of one step may be what makes the context too large."""
-    way = WAYS[state.compactions]
-    if way == "truncate":
+    method = COMPACTION_METHODS[state.compactions]
+    if method == "truncate":
         limits = replace(state.config.limits, return_share=TIGHT_RETURN_SHARE)
         state = replace(state, config=replace(state.config, limits=limits))
-    return Decision(replace(state, compactions=state.compactions + 1), effects=(Compact(trigger, way),))
+    return Decision(replace(state, compactions=state.compactions + 1), effects=(Compact(trigger, method),))
 
 
 def _context_too_large(state: State, message: str) -> Decision:

@@ -236,7 +236,7 @@ class ToolSettled:
 
 
 Trigger = Literal["post_step_context_check", "context_window_exceeded", "manual"]
-Way = Literal["asked", "all", "truncate"]
+CompactionMethod = Literal["asked", "all", "truncate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,12 +335,12 @@ class RunTools:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Make the context smaller; the result is `Compacted` or `CompactionFailed`. Each `way` removes more than the one
-    before: `asked` follows the compaction settings, `all` summarises everything but the newest exchange, `truncate`
-    drops everything but the newest exchange without a summary."""
+    """Make the context smaller; the result is `Compacted` or `CompactionFailed`. Each `method` removes more than
+    the one before: `asked` follows the compaction settings, `all` summarises everything but the newest exchange,
+    `truncate` drops everything but the newest exchange without a summary."""
 
     trigger: Trigger
-    way: Way = "asked"
+    method: CompactionMethod = "asked"
 
 
 Effect = CallModel | RunTools | Compact

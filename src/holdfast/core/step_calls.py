@@ -69,15 +69,15 @@ def judge_calls(
             config, Call(tool_call, happened.step_id, position, "allowed"), verdict, happened.request_id
         )
         calls.append(call)
-        if verdict.by is not None and verdict.way != "ask":
-            audit_entries.append(AuditEntry(call, "allowed" if verdict.way == "run" else "refused", by=verdict.by))
+        if verdict.by is not None and verdict.action != "ask":
+            audit_entries.append(AuditEntry(call, "allowed" if verdict.action == "run" else "refused", by=verdict.by))
     return tuple(calls), tuple(audit_entries)
 
 
 def _after_verdict(config: RunConfig, call: Call, verdict: Verdict, request_id: str) -> Call:
     tool = None if verdict.client_side else config.tools.get(call.call.name)
     call = replace(call, client_side=verdict.client_side, notes=verdict.shadows, digest=tool.digest if tool else "")
-    match verdict.way:
+    match verdict.action:
         case "run":
             return call
         case "ask":

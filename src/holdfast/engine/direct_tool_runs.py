@@ -88,7 +88,7 @@ def check_gate(agent: Agent, call: ToolCall) -> None:
         policies=parse_policies(list(agent.approval_policies)),
         allowances=(),
     )
-    if verdict.way == "ask":
+    if verdict.action == "ask":
         raise NeedsApproval(call.name, verdict.by)
-    if verdict.way == "deny":
+    if verdict.action == "deny":
         raise Forbidden(f"Running {call.name} with these arguments is denied by {verdict.by}.")

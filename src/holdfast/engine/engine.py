@@ -36,7 +36,7 @@ class Engine:
         """Begin to claim runs that no process drives; see `Worker.open`."""
         await self.worker.open(alone=alone, crashed=crashed)
 
-    def stop_taking(self) -> None:
+    def drain(self) -> None:
         """Start no run from now on, because this process is shutting down."""
         self.worker.drain()
 

@@ -49,7 +49,7 @@ async def send(
     check_callback(body.callback_url)
     request = with_keys(run_request(body, run_type), body, identity)
     if not streaming:
-        request = replace(request, waiter=services.retry_detection.here)
+        request = replace(request, waiter=services.retry_detection.this_process)
     try:
         run = await services.engine.start(actor, conversation_id, request, is_retry=identity.is_retry)
     except PendingApproval as error:
@@ -73,14 +73,14 @@ async def _wait_for_response(services: Services, run: Run, request: RunRequest, 
 
     async def record_lost_response() -> None:
         await identity.wait_for_disconnect()
-        await services.retry_detection.unheard(run)
+        await services.retry_detection.record_undelivered(run)
 
     watcher = asyncio.create_task(record_lost_response()) if request.body_digest else None
     try:
         return await respond.wait_for_response(services.engine, run.id, request.include_types)
     except asyncio.CancelledError:  # graceful shutdown, and its time for open requests is over
         if request.body_digest:
-            await services.retry_detection.unheard(run)
+            await services.retry_detection.record_undelivered(run)
         return JsonResponse({"detail": SHUTTING_DOWN.format(run_id=run.id)}, 503, {"retry-after": "1"})
     except Exception as error:
         response = error_response(error)

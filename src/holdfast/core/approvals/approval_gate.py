@@ -49,7 +49,7 @@ class Verdict:
     """The gate's decision. `by` is the policy's label or the allowance's id that decided, for the audit log; `shadows`
     are notes on what shadow policies would have done."""
 
-    way: GateAction
+    action: GateAction
     client_side: bool = False
     by: str | None = None
     shadows: tuple[str, ...] = ()

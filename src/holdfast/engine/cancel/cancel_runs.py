@@ -19,8 +19,8 @@ from holdfast.engine.cancel.cancel_idle_run import cancel_idle_run
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.run.worker import Worker
 
-MAX_LOOKS = 10
-LOOK_LEASES = 0.25  # between two looks at a run that another process drives, or has left
+MAX_ATTEMPTS = 10
+WAIT_LEASES = 0.25  # how long to wait for the owner of a run before the run is read again, in leases
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,52 +32,58 @@ class CancelRequest:
     rollback: bool = False
 
 
-async def cancel_all(deps: Dependencies, work: Worker, runs: Sequence[Run], wish: CancelRequest) -> dict[str, bool]:
+async def cancel_all(
+    deps: Dependencies, worker: Worker, runs: Sequence[Run], request: CancelRequest
+) -> dict[str, bool]:
     """By run: True if it is cancelled or had already ended, False if it continues."""
-    over = {run.id: True for run in runs if not can_cancel(run.status, run.stop_reason)}
-    lines: dict[str, list[Run]] = {}
+    already_over = {run.id: True for run in runs if not can_cancel(run.status, run.stop_reason)}
+    by_conversation: dict[str, list[Run]] = {}
     for run in runs:
-        if run.id not in over:
-            lines.setdefault(run.conversation_id, []).append(run)
-    stopped = await asyncio.gather(*(_stop_line(deps, work, line, wish) for line in lines.values()))
-    return over | {run_id: done for line in stopped for run_id, done in line.items()}
+        if run.id not in already_over:
+            by_conversation.setdefault(run.conversation_id, []).append(run)
+    results = await asyncio.gather(
+        *(_cancel_in_conversation(deps, worker, queue, request) for queue in by_conversation.values())
+    )
+    return already_over | {run_id: done for result in results for run_id, done in result.items()}
 
 
-async def _stop_line(deps: Dependencies, work: Worker, runs: Sequence[Run], wish: CancelRequest) -> dict[str, bool]:
+async def _cancel_in_conversation(
+    deps: Dependencies, worker: Worker, runs: Sequence[Run], request: CancelRequest
+) -> dict[str, bool]:
     """Cancel the runs of one conversation."""
-    asking = (deps.store.ask_cancel(run.id, wish.by, wish.reason, wish.rollback) for run in runs)
+    asking = (deps.store.ask_cancel(run.id, request.by, request.reason, request.rollback) for run in runs)
     asked = sorted(await asyncio.gather(*asking), key=lambda run: (run.queued, run.created_at, run.id))
-    return {run.id: await _stop(deps, work, run, wish.by) for run in asked}
+    return {run.id: await _cancel(deps, worker, run, request.by) for run in asked}
 
 
-async def _stop(deps: Dependencies, work: Worker, run: Run, by: str | None) -> bool:
+async def _cancel(deps: Dependencies, worker: Worker, run: Run, by: str | None) -> bool:
     """Find out where the run is, cancel it there, and check again, because it may have moved meanwhile."""
-    if run.queued:  # what was before it has been stopped since, so it may have left the queue
+    if run.queued:  # the runs before it are cancelled by now, so it may have left the queue
         run = await deps.store.run(run.id)
-    for _ in range(MAX_LOOKS):
+    for _ in range(MAX_ATTEMPTS):
         if not can_cancel(run.status, run.stop_reason):
             return True
         if run.queued or run.status not in ACTIVE:
-            if await _stop_resting(deps, work, run, by):
+            if await _cancel_idle(deps, worker, run, by):
                 return True
-        elif not await work.cancel_here(run.id):
+        elif not await worker.cancel_here(run.id):
             deps.bus.send("cancel", run.id)
-            await _wait_for(deps, run)
+            await _wait_for_end(deps, run)
         run = await deps.store.run(run.id)
     return not can_cancel(run.status, run.stop_reason)
 
 
-async def _stop_resting(deps: Dependencies, work: Worker, run: Run, by: str | None) -> bool:
+async def _cancel_idle(deps: Dependencies, worker: Worker, run: Run, by: str | None) -> bool:
     done = await cancel_idle_run(deps, run, by)
     deps.bus.send("moved", run.id)
-    work.poll_soon()
+    worker.poll_soon()
     return done
 
 
-async def _wait_for(deps: Dependencies, run: Run) -> None:
+async def _wait_for_end(deps: Dependencies, run: Run) -> None:
     """Wait until the run rests, up to a timeout."""
     with suppress(TimeoutError):
-        patience = asyncio.timeout(deps.lease_seconds * LOOK_LEASES)
-        async with patience, aclosing(deps.feed.follow(run.id, run.last_event)) as batches:
+        timeout = asyncio.timeout(deps.lease_seconds * WAIT_LEASES)
+        async with timeout, aclosing(deps.feed.follow(run.id, run.last_event)) as batches:
             async for _ in batches:
                 pass

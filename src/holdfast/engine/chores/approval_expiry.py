@@ -20,7 +20,7 @@ from holdfast.ports.stores.run_store import RunStore
 
 log = logging.getLogger("holdfast.engine")
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 DECIDER = "expiry"
 
 
@@ -40,23 +40,23 @@ class ApprovalExpiry:
         self._start = start
         self._cancel = cancel
         self._announced = announced
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        self._looking = asyncio.create_task(self._keep_looking())
+        self._polling = asyncio.create_task(self._keep_polling())
 
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait({self._polling})
 
-    async def _keep_looking(self) -> None:
+    async def _keep_polling(self) -> None:
         while True:
             try:
                 await self.look()
             except Exception:
                 log.exception("looking for expired approvals failed; trying again")
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
 
     async def look(self) -> None:
         """Act on every request whose time has come."""

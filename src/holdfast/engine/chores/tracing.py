@@ -32,16 +32,16 @@ from holdfast.ports.stores.trace_store import Trace, TraceStore
 
 log = logging.getLogger("holdfast.engine")
 
-LINGER_SECONDS = 0.25
+BATCH_SECONDS = 0.25
 MAX_BODY_BYTES = 1_000_000  # of one trace, before it is packed
-MAX_HELD_BYTES = 64_000_000  # of all that waits to be stored; beyond that new ones are dropped
+MAX_PENDING_BYTES = 64_000_000  # of all that waits to be stored; beyond that new ones are dropped
 HIDDEN = b"[hidden]"
 MIN_SECRET_CHARS = 4
-QUICK = 1  # zlib's level: a third larger than its best, at a fifth of the time
+COMPRESSION_LEVEL = 1  # zlib's level: a third larger than its best, at a fifth of the time
 
 
 @dataclass(frozen=True, slots=True)
-class _Noted:
+class _PendingTrace:
     """A trace whose body is not compressed yet; `secrets` are encrypted."""
 
     trace: Trace
@@ -54,9 +54,9 @@ class Tracing:
         self._store = store
         self._encrypter = encrypter
         self._clock = clock
-        self._noted: list[_Noted] = []
-        self._held_bytes = 0
-        self._something = asyncio.Event()
+        self._pending: list[_PendingTrace] = []
+        self._pending_bytes = 0
+        self._has_pending = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
         self._flushing = asyncio.Lock()
 
@@ -64,22 +64,22 @@ class Tracing:
 
     def note(self, call: ModelCall, step: Step, agent: Agent) -> None:
         """Trace the model calls of a step that has just been stored."""
-        asyncio.get_running_loop().call_soon(self._put_into_words, call, step, agent)
+        asyncio.get_running_loop().call_soon(self._serialise, call, step, agent)
 
-    def _put_into_words(self, call: ModelCall, step: Step, agent: Agent) -> None:
+    def _serialise(self, call: ModelCall, step: Step, agent: Agent) -> None:
         try:
             for number, attempt in enumerate(call.attempts, start=1):
-                self._hold(_noted(number, attempt, step, agent, call.compaction))
+                self._enqueue(_pending(number, attempt, step, agent, call.compaction))
         except Exception:
             log.exception("the trace of step %s could not be made", step.id)
 
-    def _hold(self, noted: _Noted) -> None:
-        if self._held_bytes + len(noted.plain) > MAX_HELD_BYTES:
-            log.warning("a trace of step %s was dropped: too much waits to be stored", noted.trace.step_id)
+    def _enqueue(self, pending: _PendingTrace) -> None:
+        if self._pending_bytes + len(pending.plain) > MAX_PENDING_BYTES:
+            log.warning("a trace of step %s was dropped: too much waits to be stored", pending.trace.step_id)
             return
-        self._noted.append(noted)
-        self._held_bytes += len(noted.plain)
-        self._something.set()
+        self._pending.append(pending)
+        self._pending_bytes += len(pending.plain)
+        self._has_pending.set()
 
     def open(self) -> None:
         self._writing = asyncio.create_task(self._keep_writing(), name="traces")
@@ -92,33 +92,33 @@ class Tracing:
 
     async def _keep_writing(self) -> None:
         while True:
-            await self._something.wait()
-            await self._clock.sleep(LINGER_SECONDS)
+            await self._has_pending.wait()
+            await self._clock.sleep(BATCH_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
         """Store what was noted so far. What cannot be stored is lost, and the log says so."""
         await asyncio.sleep(0)  # what was noted just before is put into words first
         async with self._flushing:
-            noted, self._noted, self._held_bytes = self._noted, [], 0
-            self._something.clear()
-            if not noted:
+            pending, self._pending, self._pending_bytes = self._pending, [], 0
+            self._has_pending.clear()
+            if not pending:
                 return
             try:
-                await self._store.keep(await asyncio.to_thread(self._packed, noted))
+                await self._store.keep(await asyncio.to_thread(self._packed, pending))
             except Exception:
-                log.exception("%d traces could not be stored", len(noted))
+                log.exception("%d traces could not be stored", len(pending))
 
-    def _packed(self, noted: Sequence[_Noted]) -> list[Trace]:
+    def _packed(self, pending: Sequence[_PendingTrace]) -> list[Trace]:
         opened: dict[tuple[str, ...], list[bytes]] = {}
         traces: list[Trace] = []
-        for one in noted:
+        for one in pending:
             if one.secrets not in opened:
-                opened[one.secrets] = self._forms(one.secrets)
+                opened[one.secrets] = self._encodings(one.secrets)
             traces.append(replace(one.trace, body=pack(one.plain, opened[one.secrets])))
         return traces
 
-    def _forms(self, sealed: Sequence[str]) -> list[bytes]:
+    def _encodings(self, sealed: Sequence[str]) -> list[bytes]:
         """The secrets as they may appear in JSON: as they are, escaped, and escaped twice."""
         forms: set[bytes] = set()
         for text in sealed:
@@ -145,7 +145,7 @@ class Tracing:
 # ---- a trace in words -----------------------------------------------------------------------------------------------
 
 
-def _noted(number: int, attempt: Attempt, step: Step, agent: Agent, compaction: Json | None) -> _Noted:
+def _pending(number: int, attempt: Attempt, step: Step, agent: Agent, compaction: Json | None) -> _PendingTrace:
     found, info = attempt.found, attempt.found.info if attempt.found else None
     request = found.model.payload(attempt.request) if found else {"model": attempt.request.model}
     trace = Trace(
@@ -174,7 +174,7 @@ def _noted(number: int, attempt: Attempt, step: Step, agent: Agent, compaction: 
         body=b"",
     )
     plain = orjson.dumps({"request": request, "response": response_of(attempt)}, default=_plain)
-    return _Noted(trace, plain, tuple(agent.secrets.values()))
+    return _PendingTrace(trace, plain, tuple(agent.secrets.values()))
 
 
 def response_of(attempt: Attempt) -> Mapping[str, Any]:
@@ -231,7 +231,7 @@ def pack(plain: bytes, secrets: Sequence[bytes]) -> bytes:
     """Remove secrets, cut and compress. Secrets first, so that a cut leaves no part of one."""
     for secret in secrets:
         plain = plain.replace(secret, HIDDEN)
-    return zlib.compress(fit(plain), QUICK)
+    return zlib.compress(fit(plain), COMPRESSION_LEVEL)
 
 
 def unpack(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -25,14 +25,14 @@ from holdfast.ports.stores.run_store import RunStore
 
 log = logging.getLogger("holdfast.engine")
 
-LOOK_SECONDS = 1.0
-AT_ONCE = 64
-TRY_SECONDS = 15.0
+POLL_SECONDS = 1.0
+MAX_CONCURRENT = 64
+TIMEOUT_SECONDS = 15.0
 CLAIM_SECONDS = 60.0
 GIVE_UP_AFTER = timedelta(hours=72)
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 6 * 3600.0
-ANSWER_BYTES = 1_000
+MAX_RESPONSE_BYTES = 1_000
 GONE = 410
 
 
@@ -59,14 +59,14 @@ class Webhooks:
     def __init__(self, mail: Mail) -> None:
         self._mail = mail
         self._working: asyncio.Task[None] | None = None
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._deliveries: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
         self._working = asyncio.create_task(self._keep_delivering(), name="webhooks")
 
     async def close(self) -> None:
         if self._working is not None:
-            working = {self._working, *self._under_way}
+            working = {self._working, *self._deliveries}
             for task in working:
                 task.cancel()
             await asyncio.wait(working)
@@ -79,10 +79,10 @@ class Webhooks:
             except Exception:
                 log.exception("delivering webhooks failed; trying again")
                 begun = ()
-            if len(self._under_way) >= AT_ONCE:
-                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            if len(self._deliveries) >= MAX_CONCURRENT:
+                await asyncio.wait(self._deliveries, return_when=asyncio.FIRST_COMPLETED)
             elif not begun:
-                await self._mail.clock.sleep(LOOK_SECONDS)
+                await self._mail.clock.sleep(POLL_SECONDS)
 
     async def deliver_due(self) -> int:
         """Make one attempt at each delivery that is due, up to a limit, and return how many attempts were made."""
@@ -93,17 +93,17 @@ class Webhooks:
 
     async def _begin_due(self) -> Sequence[asyncio.Task[None]]:
         now = self._mail.clock.now()
-        free = AT_ONCE - len(self._under_way)
+        free = MAX_CONCURRENT - len(self._deliveries)
         claimed = await self._mail.outbox.claim(now, now + timedelta(seconds=CLAIM_SECONDS), free)
         begun = [asyncio.create_task(self._attempt(delivery)) for delivery in claimed]
         for task in begun:
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            self._deliveries.add(task)
+            task.add_done_callback(self._deliveries.discard)
         return begun
 
     async def _attempt(self, delivery: Delivery) -> None:
         try:
-            outcome = await self._try(delivery)
+            outcome = await self._send(delivery)
         except Exception:
             log.exception("webhook %s of run %s failed inside the server", delivery.id, delivery.run_id)
             outcome = self._outcome(delivery, None, "The server failed to send this.", final=False)
@@ -112,7 +112,7 @@ class Webhooks:
         except Exception:
             log.exception("webhook %s of run %s could not be settled; it is sent again", delivery.id, delivery.run_id)
 
-    async def _try(self, delivery: Delivery) -> Outcome:
+    async def _send(self, delivery: Delivery) -> Outcome:
         body = await self._body(delivery)
         now = self._mail.clock.now()
         request = OutboundRequest(
@@ -120,8 +120,8 @@ class Webhooks:
             method="POST",
             headers=webhook_headers(delivery.id, now, body, self._mail.secret),
             body=body,
-            timeout_seconds=TRY_SECONDS,
-            max_bytes=ANSWER_BYTES,
+            timeout_seconds=TIMEOUT_SECONDS,
+            max_bytes=MAX_RESPONSE_BYTES,
         )
         code: int | None = None
         try:
@@ -140,8 +140,8 @@ class Webhooks:
         again = now + timedelta(seconds=pause_seconds(delivery.attempt, self._mail.chance()))
         if final or again > delivery.created_at + GIVE_UP_AFTER:
             log.warning("webhook %s of run %s is given up: %s", delivery.id, delivery.run_id, error)
-            told = f"{error} Given up after {delivery.attempt} attempts."
-            return Outcome(status="dead", sent_at=now, status_code=code, error=told)
+            last_error = f"{error} Given up after {delivery.attempt} attempts."
+            return Outcome(status="dead", sent_at=now, status_code=code, error=last_error)
         return Outcome(status="pending", sent_at=now, status_code=code, error=error, next_attempt_at=again)
 
     async def _body(self, delivery: Delivery) -> bytes:
@@ -150,6 +150,6 @@ class Webhooks:
             return orjson.dumps(delivery.payload)
         run = await self._mail.store.run(delivery.run_id)
         types = (run.request.get("config") or {}).get("include_return_message_types")
-        whole = await read_until(self._mail.store, delivery.run_id, delivery.last_event, types)
-        metadata = {**delivery.payload["metadata"], "result": whole.response()}
+        response = await read_until(self._mail.store, delivery.run_id, delivery.last_event, types)
+        metadata = {**delivery.payload["metadata"], "result": response.response()}
         return orjson.dumps({"run_id": delivery.run_id, **delivery.payload, "metadata": metadata})

@@ -14,7 +14,7 @@ from holdfast.core.compaction import CompactionSettings
 from holdfast.core.conversation.messages import SystemBody
 from holdfast.core.errors import Invalid, ModelError, PendingApproval
 from holdfast.core.run_request import RunRequest
-from holdfast.core.state import Compact, CompactionFailed, Way
+from holdfast.core.state import Compact, CompactionFailed, CompactionMethod
 from holdfast.engine.conversation.preview import Overview, Preview, next_request, overview
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.input_images import with_images
@@ -26,7 +26,8 @@ from holdfast.ports.stores.run_store import Change
 
 T = TypeVar("T")
 MAX_COMPACTIONS = 3  # each attempt may cost a model call
-WAYS: tuple[Way, ...] = ("asked", "all")  # a client that asked for a summary gets one: messages are not just dropped
+# A client that asked for a summary gets one: messages are never dropped without it.
+METHODS: tuple[CompactionMethod, ...] = ("asked", "all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,8 @@ class ConversationMaintenance:
 async def _shortened(job: compaction.Job) -> compaction.Shortened:
     """Compacted as the settings say, or else to the newest exchange. Raises the error that prevents both."""
     failed = CompactionFailed("manual", "")
-    for way in WAYS:
-        outcome = await compaction.perform(job.in_the(way))
+    for method in METHODS:
+        outcome = await compaction.perform(job.with_method(method))
         if isinstance(outcome, compaction.Shortened):
             return outcome
         failed = outcome

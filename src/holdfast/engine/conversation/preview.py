@@ -59,7 +59,7 @@ async def next_request(deps: Dependencies, conversation_id: str, request: RunReq
     given, request = request, request or RunRequest()
     session = await Session.load(deps, conversation_id, request)
     loaded, state = session.loaded, session.state
-    if given is not None and any(isinstance(wish, RunTools) for wish in session.decide(given.happened()).effects):
+    if given is not None and any(isinstance(effect, RunTools) for effect in session.decide(given.happened()).effects):
         raise Conflict("Tools would run first, and what they return cannot be foreseen.")
     asked = ask_model(state, request.messages)
     (effect,) = asked.effects
@@ -84,10 +84,10 @@ async def overview(deps: Dependencies, conversation_id: str) -> Overview:
     summaries = [m for m in request.messages[1:] if isinstance(m.body, SummaryBody)]
     others = [m for m in request.messages[1:] if not isinstance(m.body, SummaryBody)]
     parts = [
-        max(0, _weigh([system], count, limit) - memory),
+        max(0, _tokens_of([system], count, limit) - memory),
         memory,
-        _weigh(summaries, count, limit),
-        _weigh(others, count, limit),
+        _tokens_of(summaries, count, limit),
+        _tokens_of(others, count, limit),
         sum(token_estimate.PER_CALL + count(token_estimate.tool_text(spec)) for spec in request.tools),
     ]
     total = await _vendor_count(preview)
@@ -97,16 +97,16 @@ async def overview(deps: Dependencies, conversation_id: str) -> Overview:
     return Overview(preview, window, sum(parts), *parts)
 
 
-def _weigh(messages: list[Message], count: token_estimate.Count, limit: int) -> int:
+def _tokens_of(messages: list[Message], count: token_estimate.Count, limit: int) -> int:
     return token_estimate.of_bodies((message.body for message in messages), limit, count)
 
 
 def _scaled(parts: list[int], total: int) -> list[int]:
     """The same proportions of another sum, exact to the token: the vendor counts only the whole."""
-    whole = sum(parts)
-    if not whole:
+    estimated = sum(parts)
+    if not estimated:
         return [*parts[:-1], total]
-    scaled = [part * total // whole for part in parts]
+    scaled = [part * total // estimated for part in parts]
     scaled[parts.index(max(parts))] += total - sum(scaled)
     return scaled
 

@@ -20,7 +20,7 @@ from holdfast.engine.stream import event_records
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.run_store import Change, Lease, Snapshot
 
-INSTEAD = "The user sent a new message instead of answering."
+DENIED_BY_NEW_MESSAGE = "The user sent a new message instead of answering."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ async def _begin_unheld(deps: Dependencies, run: Run, snapshot: Snapshot, *, hol
 async def with_denials(deps: Dependencies, conversation_id: str, request: RunRequest) -> RunRequest:
     """The same request with a denial of every call that waits for a person; its messages follow the denials."""
     snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
-    denials = tuple(Approval(call.call.id, False, INSTEAD) for call in snapshot.calls if call.waiting)
+    denials = tuple(Approval(call.call.id, False, DENIED_BY_NEW_MESSAGE) for call in snapshot.calls if call.waiting)
     return replace(request, answers=denials) if denials else request
 
 

@@ -1,8 +1,8 @@
-"""Compaction, the part that awaits: ask a model for a summary of what is to go.
+"""Carries out a compaction: asks a model for a summary of the messages that leave the context.
 
-Which messages go is decided in `core.compaction`, and which way is next if one fails in `core.run_limits`. The model is
-called as it is for a step (`engine.run.model_call`): with fallbacks, and with every attempt kept for the trace.
-Cancelling the task closes the summariser's connection; until the outcome is written the context is as it was.
+`core.compaction` decides which messages these are, and `core.run_limits` which method is next if one fails. The model
+is called as for a step (`engine.run.model_call`): with fallbacks, and with a trace of every attempt. Cancelling the
+task closes the summariser's connection. The context does not change before the outcome is written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from holdfast.core.model import ModelRequest, Reply
 from holdfast.core.model_settings import model_settings
 from holdfast.core.records import Json
 from holdfast.core.run_request import RunRequest
-from holdfast.core.state import ASSUMED_WINDOW, Compact, CompactionFailed, ModelFailed, RunConfig, Way
+from holdfast.core.state import ASSUMED_WINDOW, Compact, CompactionFailed, CompactionMethod, ModelFailed, RunConfig
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.run import model_call
 from holdfast.engine.run.loaded_conversation import LoadedConversation
@@ -71,8 +71,8 @@ class Job:
         """The agent's own model."""
         return model_call.handle_of(self.loaded.agent, self.loaded.conversation, self.request)
 
-    def in_the(self, way: Way) -> Job:
-        return replace(self, effect=replace(self.effect, way=way))
+    def with_method(self, method: CompactionMethod) -> Job:
+        return replace(self, effect=replace(self.effect, method=method))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ async def perform(job: Job) -> Shortened | CompactionFailed:
     if (words := system_overflow(job)) is not None:
         return CompactionFailed(job.effect.trigger, words, system_prompt=True)
     sizes = [token_estimate.of_body(body, job.config.limits.return_chars) for body in bodies]
-    share, exchange_only = keep_share(job.settings, job.effect.way)
+    share, exchange_only = keep_share(job.settings, job.effect.method)
     room = min(sum(sizes), job.config.limits.window or sum(sizes))
     keep = choose_cut(bodies, sizes, int(room * share), exchange_only=exchange_only)
     if keep is None:
@@ -135,10 +135,10 @@ def system_overflow(job: Job) -> str | None:
 async def _summary(job: Job, keep: int) -> Summary:
     going = job.loaded.context[1:keep]
     bodies = [message.body for message in going]
-    if job.effect.way == "truncate":
+    if job.effect.method == "truncate":
         note = without_a_summary(bodies)
         return Summary(note, note)
-    if job.settings.by_itself and job.effect.way == "asked":
+    if job.settings.by_itself and job.effect.method == "asked":
         reply = await _ask(job, Choice(job.handle, _own_request(job, keep)), _fallbacks(job))
     else:
         reply = await _ask_summariser(job, bodies)

@@ -98,7 +98,7 @@ class Driver:
             raise stale
         await self._session.refresh_memory()
         self._is_first = True  # brings the system message up to date with what the model is told
-        result = tool_call.told_of_stale_memory(happened.result, self._session.loaded, stale.label)
+        result = tool_call.with_stale_memory_note(happened.result, self._session.loaded, stale.label)
         return replace(outcome, happened=replace(happened, result=result), edits=())
 
     async def _next(self) -> Outcome:

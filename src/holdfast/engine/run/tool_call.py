@@ -99,8 +99,8 @@ def job_for(tool: Tool, agent: Agent, blocks: tuple[Block, ...], arguments: str)
     )
 
 
-def told_of_stale_memory(result: ToolResult, loaded: LoadedConversation, label: str) -> ToolResult:
-    """The result of a call whose memory edits were not written. `scene` has the current blocks."""
+def with_stale_memory_note(result: ToolResult, loaded: LoadedConversation, label: str) -> ToolResult:
+    """The result of a call whose memory edits were not written. `loaded` has the current blocks."""
     now = next((block.value for block in loaded.blocks if block.label == label), None)
     state = "it is no longer there" if now is None else f"it now reads:\n{now}"
     note = f"Somebody else changed the memory block {label} meanwhile, so nothing was written to it; {state}"

@@ -27,7 +27,8 @@ class Journal:
         self._gathered: list[str] = []
         self._flushing: asyncio.Task[None] | None = None
         self._flushed_at = 0.0
-        self._held: list[WireObject] | None = None  # what is shown while a checkpoint is being written comes after it
+        # A list while a checkpoint is being written: what is shown meanwhile is numbered after its records.
+        self._deferred: list[WireObject] | None = None
         self.error: BaseException | None = None
 
     @property
@@ -39,8 +40,8 @@ class Journal:
         """Collect one record; it is stored and shown soon. After a page that could not be stored, no further record is:
         a log has no gaps, and the next owner continues where it ends.
         """
-        if self._held is not None:
-            self._held.append(data)
+        if self._deferred is not None:
+            self._deferred.append(data)
             return
         self._gathered.append(event_records.numbered(data, self.next_seq))
         if self._flushing is None and self.error is None:
@@ -82,21 +83,21 @@ class Journal:
         if self.error is not None:
             raise self.error
         records, self._gathered = self._gathered, []
-        self._held = []
+        self._deferred = []
         return self._next, records
 
     def take_back(self, records: list[str]) -> None:
         """The checkpoint was not written: what was handed over for it waits for the next one."""
         self._gathered = records
-        self._go_on()
+        self._resume()
 
     def written(self, records: list[str], *, done: bool = False) -> None:
         """A checkpoint has stored these."""
         self._next += len(records)
         self._feed.publish(self._held_lease.run_id, records, done=done)
-        self._go_on()
+        self._resume()
 
-    def _go_on(self) -> None:
-        held, self._held = self._held or [], None
-        for data in held:
+    def _resume(self) -> None:
+        deferred, self._deferred = self._deferred or [], None
+        for data in deferred:
             self.show(data)

@@ -51,23 +51,23 @@ class RunResponse:
 
 async def read_response(batches: AsyncIterator[Batch], types: Sequence[str] | None) -> RunResponse:
     """The response, read like any follower; returns when the run rests."""
-    whole = RunResponse()
+    response = RunResponse()
     async for batch in batches:
-        whole.gap = whole.gap or batch.gap_until is not None
+        response.gap = response.gap or batch.gap_until is not None
         for record in batch.records:
-            whole.take(record, types)
-    return whole
+            response.take(record, types)
+    return response
 
 
 async def read_until(store: RunStore, run_id: str, last_event: int, types: Sequence[str] | None) -> RunResponse:
     """The response as it was when the log ended at `last_event`, whatever was added since."""
-    whole, after = RunResponse(), 0
+    response, after = RunResponse(), 0
     while after < last_event:
         page = await store.read_log(run_id, after, PAGES_PER_READ)
-        whole.gap = whole.gap or page.gap_until is not None
+        response.gap = response.gap or page.gap_until is not None
         for record in page.records[: last_event - page.first_seq + 1]:
-            whole.take(record, types)
+            response.take(record, types)
         after = page.first_seq + len(page.records) - 1
         if page.done or not page.records:
             break
-    return whole
+    return response

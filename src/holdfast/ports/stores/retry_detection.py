@@ -20,11 +20,11 @@ class RetriedRequest:
 
 class RetryDetection(Protocol):
     @property
-    def here(self) -> str:
+    def this_process(self) -> str:
         """The name of this process; it is the `waiter` of runs whose client is connected to this process."""
         ...
 
-    async def unheard(self, run: Run) -> None:
+    async def record_undelivered(self, run: Run) -> None:
         """Record that the client disconnected, or was cut off, before it got this run's response."""
         ...
 

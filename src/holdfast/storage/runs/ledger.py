@@ -26,9 +26,9 @@ from holdfast.storage.schema.record_tables import UNRETURNED, ledger
 
 _NAMESPACE = UUID("6f1a7c1e-52c0-4f5e-9d0b-6d3c7b3a9c11")
 
-_HERE = (ledger.c.conversation_id == bindparam("conversation"), UNRETURNED)
-_UNRETURNED = select(ledger).where(*_HERE).order_by(ledger.c.position)
-_RETURN = update(ledger).where(*_HERE).values(returned=True)
+_OF_CONVERSATION = (ledger.c.conversation_id == bindparam("conversation"), UNRETURNED)
+_UNRETURNED = select(ledger).where(*_OF_CONVERSATION).order_by(ledger.c.position)
+_RETURN = update(ledger).where(*_OF_CONVERSATION).values(returned=True)
 _INSERT = insert(ledger)
 
 

@@ -21,20 +21,20 @@ from holdfast.storage.runs.run_store import run_value
 from holdfast.storage.schema.record_tables import run_keys, runs
 from holdfast.storage.sql.database import Database
 
-LATE = timedelta(seconds=30)  # a client retries within this time after the response was lost, or not at all
+RETRY_WINDOW = timedelta(seconds=30)  # a client retries within this time after the response was lost, or not at all
 RUNS_SEARCHED = 20  # the newest of a conversation; a client does not retry after that many other requests
 
 HasDied = Callable[[str], bool]
 
 
-class SqlRepeats:
-    def __init__(self, database: Database, clock: Clock, here: str, died: HasDied) -> None:
+class SqlRetryDetection:
+    def __init__(self, database: Database, clock: Clock, this_process: str, died: HasDied) -> None:
         self._database = database
         self._clock = clock
-        self.here = here
+        self.this_process = this_process
         self._died = died
 
-    async def unheard(self, run: Run) -> None:
+    async def record_undelivered(self, run: Run) -> None:
         await self._database.write(_record_undelivered, run, self._clock.now())
 
     async def find(self, actor: Actor, sought: RetriedRequest) -> Run | None:
@@ -61,7 +61,9 @@ def _find(connection: Connection, actor: Actor, sought: RetriedRequest, died: Ha
         if row["request"].get("body_digest") != sought.body_digest:
             continue
         active = row["status"] in ACTIVE
-        retry = (active and sought.rejectable) or _is_undelivered(connection, row, died, None if active else now - LATE)
+        retry = (active and sought.rejectable) or _is_undelivered(
+            connection, row, died, None if active else now - RETRY_WINDOW
+        )
         return run_value(row) if retry else None
     return None
 

@@ -31,14 +31,16 @@ from holdfast.storage.schema.record_tables import (
 )
 from holdfast.storage.sql.rows import from_row
 
-_HERE: BindParameter[str] = bindparam("conversation_id")
+_CONVERSATION_ID: BindParameter[str] = bindparam("conversation_id")
 _AGENT: BindParameter[str] = bindparam("agent_id")
 
-_CONVERSATION = select(conversations).where(conversations.c.id == _HERE, conversations.c.deleted_at.is_(None))
+_CONVERSATION = select(conversations).where(
+    conversations.c.id == _CONVERSATION_ID, conversations.c.deleted_at.is_(None)
+)
 _AGENT_ROW = select(agents).where(agents.c.id == _AGENT)
 _ALLOWANCES = select(
     allowances.c.id, allowances.c.tool_name, allowances.c.tool_digest, allowances.c.arguments_digest
-).where(allowances.c.conversation_id == _HERE, allowances.c.revoked_at.is_(None))
+).where(allowances.c.conversation_id == _CONVERSATION_ID, allowances.c.revoked_at.is_(None))
 _TOOLS = (
     select(tools)
     .join(agent_tools, agent_tools.c.tool_id == tools.c.id)
@@ -54,7 +56,7 @@ _BLOCKS = (
 _CONTEXT = (
     select(messages)
     .join(context, context.c.message_id == messages.c.id)
-    .where(context.c.conversation_id == _HERE)
+    .where(context.c.conversation_id == _CONVERSATION_ID)
     .order_by(context.c.position)
 )
 
