@@ -30,16 +30,16 @@ dev: $(DEV_INSTALLED) ## install what tests and checks need as well
 test: check ## all checks, then all tests, on SQLite and on a real Postgres
 	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
 
-check: $(DEV_INSTALLED) ## format, lint, types and the walls between rooms
+check: $(DEV_INSTALLED) ## format, lint, types and the import rules of packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(DEV_INSTALLED) ## measure the numbers of the design
+bench: $(DEV_INSTALLED) ## measure latency, throughput, memory and size, side by side with a bare proxy
 	$(BIN)/python -m bench
 
-sim: $(DEV_INSTALLED) ## play histories with crashes; SEED=… tells one, HISTORIES=… plays many
+sim: $(DEV_INSTALLED) ## simulate histories with crashes; SEED=… prints one step by step, HISTORIES=… plays many
 	$(BIN)/python -m simulator $(if $(SEED),--seed $(SEED)) $(if $(HISTORIES),--histories $(HISTORIES)) --workers 2
 
 chaos: $(DEV_INSTALLED) ## kill real servers under load; KILLS=… on each database, DATABASE=sqlite or postgres, SEED=…, PEOPLE=…, STORMS=…

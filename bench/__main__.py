@@ -86,9 +86,9 @@ def save(rows: list[Row], setting: Setting, path: Path) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench", description="The numbers of the design, beside a bare proxy's.")
+    parser = argparse.ArgumentParser(prog="bench", description="Measure Holdfast, side by side with a minimal proxy.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(MEASURES)}")
-    parser.add_argument("--quick", action="store_true", help="fewer samples: minutes become seconds, numbers shakier")
+    parser.add_argument("--quick", action="store_true", help="fewer samples: seconds instead of minutes, less precise")
     parser.add_argument("--database", default="sqlite", help="sqlite, postgres (private ones), or a URL")
     parser.add_argument("--save", action="store_true", help=f"write the numbers to {SAVED} instead of the temp folder")
     options = parser.parse_args()

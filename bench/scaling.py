@@ -49,7 +49,7 @@ async def measure(setting: Setting) -> list[Row]:
         Row(measure="CPU of the worker for a plain run", value=costs.worker * 1000, unit="ms"),
         Row(measure="CPU of the server for a plain run", value=server * 1000, unit="ms"),
         Row(
-            measure="CPU of Postgres for a look in vain",
+            measure="CPU of Postgres for a poll that finds nothing",
             value=costs.look * 1000,
             unit="ms",
             note=f"beside {HELD_RUNS:,} runs that others drive",
@@ -68,7 +68,7 @@ def _fleet(count: int, costs: Costs) -> Row:
     )
     note = (
         f"70 % of what the {'workers' if of_workers < of_database else 'database'} can do; "
-        f"the database is busy {polite.database:.0%}, {polite.looks:.1%} with looks, {herd.looks:.0%} without rests; "
+        f"the database is busy {polite.database:.0%}, {polite.looks:.1%} with looks, {herd.looks:.0%} without backoff; "
         f"found after {percentile(polite.waits, 0.5) * 1000:.1f} ms, p99 {percentile(polite.waits, 0.99) * 1000:.1f} ms"
     )
     return Row(measure=f"{count} workers, a database of {CORES} cores", value=rate, unit="runs/s", note=note)

@@ -12,7 +12,9 @@ from chaos.storm import Plan, Report, rage
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make chaos", description="Kill servers under load and look what is left.")
+    parser = argparse.ArgumentParser(
+        prog="make chaos", description="Kill servers under load, then check that nothing is lost."
+    )
     parser.add_argument("--kills", type=int, default=100, help="on each database")
     parser.add_argument("--database", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--people", type=int, default=100)

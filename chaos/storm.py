@@ -130,7 +130,7 @@ async def _storm(people: list[Person], nemesis: Nemesis, plan: Plan) -> None:
         over.set()
     done, late = await asyncio.wait(living, timeout=180)
     for task in late:
-        people[0].book.problems.append(f"somebody still waits in {_where(task)}")
+        people[0].book.problems.append(f"a user still waits in {_where(task)}")
         task.cancel()
     for task in done:
         task.result()

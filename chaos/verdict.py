@@ -88,7 +88,7 @@ class Verdict:
                 continue
             self.counted["acknowledged"] += 1
             if run_id not in runs:
-                self.wrong.append(f"{run_id} was acknowledged and is not there")
+                self.wrong.append(f"{run_id} was acknowledged and is lost")
             elif text and said[text] != 1:
                 self.wrong.append(f"{text} was acknowledged as {run_id} and is there {said[text]} times")
         self.wrong += [
@@ -117,7 +117,7 @@ class Verdict:
                 key = f"{message['step_id']}:{item['tool_call_id']}"
                 told = str(item.get("tool_return"))
                 if told.startswith("counted ") and not happened[key]:
-                    self.wrong.append(f"{person.name}: {key} is told to have happened and did not")
+                    self.wrong.append(f"{person.name}: {key} is reported as done and did not happen")
 
     async def _streams_replay(self, person: Person, runs: list[dict[str, Any]]) -> None:
         """Every replay begins with the events that the client saw before it was cut off; two replays are equal."""

@@ -11,7 +11,9 @@ from simulator.play import play
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make sim", description="Play histories of the engine, from one seed on.")
-    parser.add_argument("--seed", type=int, default=None, help="the first history; alone, it is told step by step")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="the first history; if it is the only one, it is printed step by step"
+    )
     parser.add_argument("--histories", type=int, default=None, help="how many to play")
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()

@@ -92,7 +92,7 @@ class Auditor:
             case "claim_next", (_, now, _, _):
                 for lease in done.answer:
                     self._claimed(lease, now)
-                    self.require(not process.left, 8, f"{lease.run_id} was taken by a process that has left")
+                    self.require(not process.left, 8, f"{lease.run_id} was claimed by a process that had shut down")
             case "release", (lease,) if self.runs[lease.run_id].epoch == lease.epoch:
                 self.runs[lease.run_id].lease = None
                 self.reached["given back"] += 1
@@ -107,7 +107,7 @@ class Auditor:
             case "settle_resting", (run_id, change) if done.answer:
                 book = self.runs[run_id]
                 waits = book.stop == "requires_approval" or (book.queued and book.status == "created")
-                self.require(waits, 5, f"{run_id} was changed by nobody's lease while {book.status}")
+                self.require(waits, 5, f"{run_id} was changed without a lease while {book.status}")
                 self._changed(run_id, change, epoch=None, by=None)
             case "change_idle", (change,):
                 self._idle(change)
@@ -152,7 +152,7 @@ class Auditor:
         book = self.runs[lease.run_id]
         self.require(lease.epoch == book.epoch, 5, f"{lease.run_id}: epoch {lease.epoch} wrote during {book.epoch}")
         self.require(book.status in ACTIVE, 5, f"{lease.run_id} was written to at rest ({book.status})")
-        self.require(book.lease is not None, 8, f"{lease.run_id} is held again by who had given it back")
+        self.require(book.lease is not None, 8, f"{lease.run_id} is written by an owner that had released it")
         book.lease = lease
 
     def _one_at_a_time(self, conversation_id: str) -> None:
@@ -210,7 +210,7 @@ class Auditor:
         if call.status == "started":
             again = book.status == "started"
             self.require(
-                not again or self._may_repeat(call, book), 2, f"{_key(call)} is run again, and nobody was asked"
+                not again or self._may_repeat(call, book), 2, f"{_key(call)} is run again, and no person was asked"
             )
             book.may_start, book.under = book.may_start + 1, epoch
         if call.status == "settled" and call.executed:
@@ -280,7 +280,7 @@ class Auditor:
         key = job.idempotency_key
         book = self.calls.get(key)
         if book is None:
-            self.broken.append(f"promise 2: {key} was started before it was written down")
+            self.broken.append(f"promise 2: {key} was started before it was stored as started")
             return
         book.started += 1
         self.running[key] = process

@@ -90,7 +90,7 @@ class Client:
         except (AskedWrongly, StoreDown, NoResponse, ModelError, Injected):
             return None
         except Exception as error:
-            self.auditor.broken.append(f"a client was answered with {error!r}")
+            self.auditor.broken.append(f"a client got the response {error!r}")
             return None
 
     def _conversation(self) -> str:
@@ -134,7 +134,7 @@ class Client:
             except (StoreDown, NoResponse):
                 continue
             except Exception as error:
-                self.auditor.broken.append(f"a sender was answered with {error!r}")
+                self.auditor.broken.append(f"a sender got the response {error!r}")
                 return None
             self.known_runs.append(run.id)
             text = "" if request.answers else _text_of(request)
@@ -190,7 +190,7 @@ class Client:
         for _ in range(self.random.choice((1, 1, 2))):
             if await self._ask(self._cancelling(self.tables.runs[run_id].run, rollback)):
                 status = self.tables.runs[run_id].run.status
-                self.auditor.require(status not in ACTIVE, 6, f"{run_id} is said to be cancelled and is {status}")
+                self.auditor.require(status not in ACTIVE, 6, f"{run_id} is reported as cancelled and is {status}")
                 self.promised.cancelled.append(run_id)
 
     def _cancelling(self, run: Run, rollback: bool) -> Callable[[Server], Awaitable[bool]]:

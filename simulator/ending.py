@@ -24,7 +24,7 @@ def check(tables: Tables, auditor: Auditor, promised: Promised) -> None:
 def _said_once(line: Line, auditor: Auditor) -> None:
     said = _texts(line)
     twice = sorted({text for text in said if text.startswith("c") and said.count(text) > 1})
-    auditor.require(not twice, 4, f"{twice} were sent once and are written twice")
+    auditor.require(not twice, 4, f"{twice} were sent once and stored twice")
 
 
 def _texts(line: Line) -> list[str]:
@@ -46,7 +46,7 @@ def _nothing_confirmed_is_lost(tables: Tables, auditor: Auditor, promised: Promi
     for sent in promised.sent:
         row = tables.runs.get(sent.run_id)
         if row is None:
-            auditor.require(False, 4, f"{sent.run_id} was confirmed and is not there")
+            auditor.require(False, 4, f"{sent.run_id} was confirmed and is lost")
             continue
         waits = row.run.queued and row.run.status in ACTIVE
         never_began = waits or (row.run.status == "failed" and row.run.num_steps == 0)
@@ -62,7 +62,7 @@ def _replays_are_identical(tables: Tables, auditor: Auditor, promised: Promised)
     for run_id, after, seen, ended in promised.watched:
         stored = [record for _, page in tables.runs[run_id].pages for record in page][after:]
         same = seen == stored[: len(seen)]
-        auditor.require(same, 7, f"a follower of {run_id} saw something else than is stored")
+        auditor.require(same, 7, f"a follower of {run_id} received other records than are stored")
         if ended and seen:
             whole = after + len(seen) in auditor.runs[run_id].rests
-            auditor.require(whole, 7, f"a follower of {run_id} was sent away before its end")
+            auditor.require(whole, 7, f"a stream of {run_id} ended before the run did")

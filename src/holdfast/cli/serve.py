@@ -63,7 +63,7 @@ def _allow_many_connections() -> None:
 
 
 def _connection_limits(settings: Settings) -> ConnectionLimits:
-    """Connections get at hard half of the files that the process may open; tools, database and models need the rest."""
+    """Connections get at most half of the files that the process may open; tools, database and models need the rest."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = settings.most_connections if files == resource.RLIM_INFINITY else min(settings.most_connections, files // 2)
     return ConnectionLimits(limit, settings.request_head_seconds, settings.request_body_seconds)

@@ -118,7 +118,7 @@ def next_compaction(state: State, failed: CompactionFailed) -> Decision | None:
     """The next compaction attempt after a failed one, or None to call the model with the context as it is.
 
     None in two cases: the context is too large only by our own estimate, the vendor has not rejected it, and it could
-    not be summarised; or nothing is left to drop, and the tool returns are already sent shorter.
+    not be summarised; or nothing is left to drop, and tool returns are already sent shorter.
     """
     if failed.system_prompt:
         failure = Failure("context_window_overflow_in_system_prompt", failed.message)

@@ -79,7 +79,7 @@ def _texts(value: Any) -> tuple[str, ...] | None:
     return None if value is None else tuple(value)
 
 
-# How the fields are read that are not in JSON what they are here.
+# Decoders of the fields whose JSON form differs from their value here.
 _READ: Mapping[str, Callable[[Any], Any]] = {
     "messages": decode,
     "answers": decode,

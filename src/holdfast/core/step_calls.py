@@ -1,7 +1,7 @@
 """Brings the tool calls of one step to their results: judges, starts, refuses and recovers them, then calls the model.
 
-The part of the agent loop that is about calls: `core.loop` decides with it, and like the loop it is pure. A call of a
-reply takes this way:
+`core.loop` uses it for everything about calls, and like the loop it is pure. A call of a reply goes through these
+steps:
 
 1. `with_final_arguments` makes the arguments what the tool gets: filled in by tool rules, without empty ones.
 2. `judge_calls` asks the approval gate: run, wait for a person, or denied.

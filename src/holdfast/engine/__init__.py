@@ -1,1 +1,1 @@
-"""Every await of the loop: accepting runs, driving them, their log, cancelling, taking over what others left."""
+"""Accepts runs and drives them: the I/O around the pure loop of `core`, with run logs, cancelling and takeover."""

@@ -1,4 +1,4 @@
-"""What the engine depends on: ports and a few numbers. `app` provides them."""
+"""The dependencies of the engine: ports, and a few settings. `app` provides them."""
 
 from __future__ import annotations
 
@@ -40,23 +40,21 @@ class Dependencies:
     models: ModelDirectory
     toolbox: Toolbox
     clock: Clock
-    owner: str  # this process, as leases name it
+    owner: str  # the name of this process in its leases
     bus: Bus
     feed: Feed
     approvals_announced: Callable[[str], None] = (
         _without_subscribers  # called with an organisation's id, after a commit
     )
     images: ImageFetcher | None = None  # fetches images that users name by URL; without it they stay URLs
-    retries: RetryDetection | None = None  # recognises requests that a client's library sends again by itself
+    retries: RetryDetection | None = None  # detects automatic retries of client libraries
     lease_seconds: float = 10.0
-    most_runs: int = 256  # driven here at once; 0: this process accepts and shows runs, and others drive them
-    longest_backoff_seconds: float = (
-        LONGEST_BACKOFF_SECONDS  # after looks for work in vain, when hints are left to others
-    )
+    most_runs: int = 256  # driven here at once; 0: this process only accepts and streams runs, and others drive them
+    longest_backoff_seconds: float = LONGEST_BACKOFF_SECONDS  # after polls that found nothing; hints wait meanwhile
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
     traces: Tracing | None = None
     contexts: ContextCache = field(default_factory=ContextCache)
-    compact_at: float = 0.9  # of the window: a larger context is compacted before the model is asked
-    budget: Budget = NO_LIMITS  # the most that any run gets
+    compact_at: float = 0.9  # share of the window: a larger context is compacted before the model is called
+    budget: Budget = NO_LIMITS  # the upper bound for every run
     price_of: Callable[[str], Price | None] = _no_price
     count: Callable[[str, str], int] = _estimated  # tokens of a text for a model; never on the hot path

@@ -1,8 +1,8 @@
-"""Tools run directly: one call that a person makes over the API, outside of any run.
+"""Runs a tool directly: one call that a person makes over the API, outside of any run.
 
-It uses what every call uses: the approval gate, the schema of the arguments, the one toolbox with its limits. A call
-that needs approval is refused, because only a run can wait for a decision. There is no turn, so rules about the order
-of calls do not apply, and nothing is added to the conversation; memory edits are written like those of a run.
+It uses the approval gate, the check of the arguments and the toolbox like any call. A call that needs approval is
+refused, because only a run can wait for a decision. There is no turn, so rules about the order of calls do not apply,
+and nothing is added to the conversation; memory edits are written like those of a run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class DirectToolRuns:
         self._blocks = blocks
 
     async def run_for_agent(self, actor: Actor, agent_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
-        """Raises `NotFound` if the tool is not attached, `NeedsApproval`, or `Forbidden` by a policy."""
+        """Raises `NotFound` if the tool is not attached, `NeedsApproval` if it needs approval, `Forbidden` if a policy
+        denies the call."""
         view = await self._agents.get(actor, agent_id, frozenset({"tools", "blocks"}))
         tool = next((tool for tool in view.tools if tool.name == name), None)
         if tool is None:
@@ -80,7 +81,7 @@ class DirectToolRuns:
 
 
 def check_gate(agent: Agent, call: ToolCall) -> None:
-    """Allowances hold only in the conversation they were given in, so they do not count here."""
+    """Allowances are not considered here: each is valid only in the conversation in which it was given."""
     verdict = judge_call(
         call,
         rules=tuple(parse_rule(rule) for rule in agent.tool_rules),

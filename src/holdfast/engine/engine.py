@@ -37,7 +37,7 @@ class Engine:
         await self.worker.open(alone=alone, crashed=crashed)
 
     def drain(self) -> None:
-        """Start no run from now on, because this process is shutting down."""
+        """Start no further run here, because this process is shutting down."""
         self.worker.drain()
 
     async def close(self, grace_seconds: float = 5.0) -> None:
@@ -47,9 +47,9 @@ class Engine:
     # ---- accepting ------------------------------------------------------------------------------------------------
 
     async def start(self, actor: Actor, conversation_id: str, request: RunRequest, *, is_retry: bool = False) -> Run:
-        """Accept a request and begin to drive it. Raises what is wrong with it, and then nothing has changed. A request
-        that was accepted before is not accepted again: its run is returned. With `is_retry` the client's library says
-        that it has sent this request before."""
+        """Accept a request and begin to drive it. If the request is invalid, this raises and nothing has changed. If
+        the same request was accepted before, its run is returned. `is_retry` says that the client library marks the
+        request as a retry."""
         if not request.keys and not is_retry:
             return await self._start(actor, conversation_id, request)
         return await once(
@@ -80,7 +80,7 @@ class Engine:
         raise ConversationBusy(None)
 
     async def _accept(self, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
-        """Accept it for this process if a slot is free, else for other processes."""
+        """Accept the request for this process if a slot is free, else for other processes."""
 
         async def attempt() -> Run:
             if self.worker.free_slots <= 0:
@@ -99,7 +99,7 @@ class Engine:
         return run
 
     async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
-        """The run that a request with one of these names became."""
+        """The run of an earlier request with one of these idempotency keys."""
         return await self._deps.store.known_request(conversation_id, keys)
 
     async def run(self, run_id: str) -> Run:
@@ -107,7 +107,8 @@ class Engine:
         return await self._deps.store.run(run_id)
 
     def follow(self, run_id: str, after: int = 0, idle_seconds: float | None = None) -> AsyncGenerator[Batch, None]:
-        """The run's records after a cursor, live until it rests; an empty batch if none came for `idle_seconds`."""
+        """The run's records after a cursor, live until the run rests; an empty batch whenever none came for
+        `idle_seconds`."""
         return self._deps.feed.follow(run_id, after, idle_seconds)
 
     # ---- cancelling -------------------------------------------------------------------------------------------------

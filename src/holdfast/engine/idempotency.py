@@ -1,9 +1,9 @@
-"""Answers one question: was this request accepted before? A request that is sent twice becomes one run.
+"""Finds the run of a request that was accepted before, so that a request that is sent twice becomes one run.
 
-Two kinds of requests come twice. A sender names its requests, by the otids of its messages or by an `Idempotency-Key`.
-A name that is known, with the same body, gives the run it became; with another body it is a mistake and refused. Names
-are kept for as long as the run's events are. And the official SDKs retry a request by themselves, with nothing but a
-count of attempts; such a request is recognised by its body (`RetryDetection`).
+Such requests are recognised in two ways. A client sets idempotency keys: the otids of its messages, or an
+`Idempotency-Key` header. A known key with the same body gives the earlier run; with another body the request is
+refused. Keys are kept as long as the events of their run. The official SDKs also retry by themselves, without a key and
+only with a count of attempts; such a retry is recognised by its body (`RetryDetection`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from holdfast.ports.stores.run_store import RunStore
 
 
 async def once(find: Callable[[], Awaitable[Run | None]], accept: Callable[[], Awaitable[Run]]) -> Run:
-    """The run that a request became earlier, or else becomes now.
+    """The run of an earlier request that equals this one, or else of this one.
 
-    A refusal is followed by a second look: the same request may have been accepted a moment ago, and is then the reason
-    why this one found the conversation busy or its approval already answered.
+    If this one is refused, the earlier request is searched again: it may have been accepted a moment ago, and is then
+    the reason why the conversation is busy or the approval already answered.
     """
     if (run := await find()) is not None:
         return run
@@ -37,13 +37,13 @@ async def once(find: Callable[[], Awaitable[Run | None]], accept: Callable[[], A
 async def earlier_run(
     deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest, *, is_retry: bool
 ) -> Run | None:
-    """The run that this request became when it was sent before."""
+    """The run of the same request when it was sent before."""
     if request.keys and (run := await _named_run(deps.store, conversation_id, request)) is not None:
         return run
     if not is_retry or deps.retries is None:
         return None
-    could_be_refused = request.when_busy == "reject"
-    return await deps.retries.find(actor, RetriedRequest(conversation_id, request.body_digest, could_be_refused))
+    rejectable = request.when_busy == "reject"
+    return await deps.retries.find(actor, RetriedRequest(conversation_id, request.body_digest, rejectable))
 
 
 async def _named_run(store: RunStore, conversation_id: str, request: RunRequest) -> Run | None:

@@ -1,4 +1,4 @@
-"""A request's images that are named by URL, put into it before it is accepted or previewed."""
+"""Fetches the images that a request names by URL and puts them into it, before it is accepted or previewed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.ports.image_fetcher import ImageFetcher
 
 
 async def with_images(request: RunRequest, images: ImageFetcher | None) -> RunRequest:
-    """The same request with its images in it. Raises `Invalid` for one that cannot be had."""
+    """The request with its images in it. Raises `Invalid` if an image cannot be fetched."""
     urls = urls_in(request.messages, request.answers or ())
     if images is None or not urls:
         return request

@@ -7,7 +7,7 @@ empty. It records every request and when its client disconnected, so that a test
 
     async with ModelServer() as server:
         server.script(Say("Hello"), Call("roll", {"sides": 6}))
-        model = catalog.make("openai", api_key="any-key", base_url=server.openai_url)
+        model = factory.make("openai", api_key="any-key", base_url=server.openai_url)
 
 As a separate process: `python -m holdfast.testing.model_server --port 8900` prints its URL; scripts are then posted
 to `/script` as `[[{"step": "Say", "text": "Hello"}], …]`, and `/received` lists the requests.

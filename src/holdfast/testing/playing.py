@@ -62,5 +62,5 @@ async def pause(steps: Sequence[Step]) -> None:
 
 
 async def hang() -> None:
-    """For ever, or until the client goes away and the server cancels the handler."""
+    """Wait forever, or until the client disconnects and the server cancels the handler."""
     await asyncio.Event().wait()

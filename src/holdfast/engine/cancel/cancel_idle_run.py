@@ -19,8 +19,8 @@ from holdfast.engine.run.session import Session, retry_if_stale
 
 
 async def cancel_idle_run(deps: Dependencies, run: Run, by: str | None) -> bool:
-    """Deny what waits and close every open call, in one change. False if the run has moved on meanwhile; the caller
-    then looks where it is now."""
+    """Deny the waiting calls and close every open call, in one change. Returns False if the run is no longer idle; the
+    caller then reads it again."""
     try:
         return await retry_if_stale(deps, run.conversation_id, lambda: _cancel(deps, run, by, is_busy=False))
     except ConversationBusy:  # another run of the conversation is at work

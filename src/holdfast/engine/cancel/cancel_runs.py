@@ -35,7 +35,7 @@ class CancelRequest:
 async def cancel_all(
     deps: Dependencies, worker: Worker, runs: Sequence[Run], request: CancelRequest
 ) -> dict[str, bool]:
-    """By run: True if it is cancelled or had already ended, False if it continues."""
+    """The result by run id: True if the run is cancelled or had already ended, False if it is still active."""
     already_over = {run.id: True for run in runs if not can_cancel(run.status, run.stop_reason)}
     by_conversation: dict[str, list[Run]] = {}
     for run in runs:

@@ -1,1 +1,1 @@
-"""Work beside the runs, repeated as long as the server lives: expiry, webhooks, retention, traces."""
+"""Background tasks of a process, repeated until it shuts down: approval expiry, webhooks, retention, traces."""

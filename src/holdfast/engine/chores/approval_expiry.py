@@ -1,7 +1,7 @@
-"""Approval requests that expire: a warning first, then they are denied, cancelled or kept, as configured.
+"""Expires approval requests: announces a warning first, then denies, cancels or keeps them, as configured.
 
 The times are in the ledger, so they survive restarts. A denial by expiry is a decision like any other and goes through
-the one loop; two processes that notice the same expiry cannot both decide it.
+the agent loop; two processes that notice the same expiry cannot both decide it.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class ApprovalExpiry:
             try:
                 await self.look()
             except Exception:
-                log.exception("looking for expired approvals failed; trying again")
+                log.exception("polling for expired approvals failed; trying again")
             await self._clock.sleep(POLL_SECONDS)
 
     async def look(self) -> None:
-        """Act on every request whose time has come."""
+        """Announce the requests that expire soon, and carry out the expiry of those whose time is over."""
         now = self._clock.now()
         for org_id in await self._approvals.warn(now):
             self._announced(org_id)

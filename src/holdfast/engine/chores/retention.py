@@ -1,7 +1,8 @@
-"""Deletes the events of runs that came to rest long ago, and old traces, in small batches, while the server runs.
+"""Deletes the events of runs that ended long ago, and old traces, in small batches, while the server runs.
 
-A client that asks for deleted events gets an explicit gap. Request names are deleted at the same age: after that, the
-same name is a new request. Every process does this; processes that do it at the same time find less to delete.
+A client that asks for deleted events gets an explicit gap. Idempotency keys are deleted at the same age; after that, a
+request with the same key is a new one. Every process does this; the batches of processes that do it at the same time
+are just smaller.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PAGES_PER_BATCH = 200
 
 
 class Retention:
-    """With `trace_days` 0, traces that an earlier setting has kept are deleted too."""
+    """With `trace_days` 0, all stored traces are deleted: they are from a time with another setting."""
 
     def __init__(
         self, old: OldEvents, clock: Clock, days: int, *, traces: TraceStore | None = None, trace_days: int = 0
@@ -46,13 +47,11 @@ class Retention:
             try:
                 await self.sweep()
             except Exception:
-                log.exception("forgetting old events failed; trying again later")
+                log.exception("deleting old events failed; trying again later")
             await self._clock.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> int:
-        """Delete everything that is too old now, and return how many batches that took. Other work runs between
-        batches.
-        """
+        """Delete everything that is too old now, and return the number of batches. Other tasks run between batches."""
         before = self._clock.now() - self._age
         dropped = 0
         while (pages := await self._old.drop_events(before, PAGES_PER_BATCH)) > 0:

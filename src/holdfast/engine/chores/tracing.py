@@ -1,9 +1,9 @@
-"""Traces: what was sent to a model and what it answered, kept for some days for people to read.
+"""Traces: stores the request and the response of each model call for some days, for people to read.
 
 Traces never delay a run: a checkpoint does not wait for them. When a step is stored, `note` is called with its model
 calls. Their requests are serialised right after, while the translation to the vendor's format is still cached (so
-`Model.payload` is fast), and every quarter of a second all of them are compressed in a thread and stored in one
-transaction. A crash loses at most that quarter second. Reading a trace stores what is held first.
+`Model.payload` is fast). Every quarter of a second all pending traces are compressed in a thread and stored in one
+transaction. A crash loses at most that quarter second. Reading a trace first stores the pending ones.
 
 Traces contain no credentials (these are headers, and only bodies are kept) and no values of the agent's secrets. A body
 that is too large is cut in its longest texts, and the trace says so.
@@ -33,11 +33,11 @@ from holdfast.ports.stores.trace_store import Trace, TraceStore
 log = logging.getLogger("holdfast.engine")
 
 BATCH_SECONDS = 0.25
-MAX_BODY_BYTES = 1_000_000  # of one trace, before it is packed
-MAX_PENDING_BYTES = 64_000_000  # of all that waits to be stored; beyond that new ones are dropped
+MAX_BODY_BYTES = 1_000_000  # of one trace, before compression
+MAX_PENDING_BYTES = 64_000_000  # of all pending traces; beyond that new ones are dropped
 HIDDEN = b"[hidden]"
 MIN_SECRET_CHARS = 4
-COMPRESSION_LEVEL = 1  # zlib's level: a third larger than its best, at a fifth of the time
+COMPRESSION_LEVEL = 1  # of zlib: the result is a third larger than at the best level, in a fifth of the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Tracing:
 
     def _enqueue(self, pending: _PendingTrace) -> None:
         if self._pending_bytes + len(pending.plain) > MAX_PENDING_BYTES:
-            log.warning("a trace of step %s was dropped: too much waits to be stored", pending.trace.step_id)
+            log.warning("a trace of step %s was dropped: too many traces wait to be stored", pending.trace.step_id)
             return
         self._pending.append(pending)
         self._pending_bytes += len(pending.plain)
@@ -97,8 +97,8 @@ class Tracing:
             await self.flush()
 
     async def flush(self) -> None:
-        """Store what was noted so far. What cannot be stored is lost, and the log says so."""
-        await asyncio.sleep(0)  # what was noted just before is put into words first
+        """Store the pending traces. Those that cannot be stored are lost, and the log says so."""
+        await asyncio.sleep(0)  # `note` schedules `_serialise`, which must run first
         async with self._flushing:
             pending, self._pending, self._pending_bytes = self._pending, [], 0
             self._has_pending.clear()
@@ -125,7 +125,7 @@ class Tracing:
             try:
                 secret = self._encrypter.decrypt(text)
             except WrongKey:
-                continue  # no tool could read it either
+                continue  # it cannot be decrypted, so no tool could have sent it
             if len(secret) >= MIN_SECRET_CHARS:
                 escaped = orjson.dumps(secret)[1:-1]
                 forms |= {secret.encode(), escaped, orjson.dumps(escaped.decode())[1:-1]}
@@ -142,7 +142,7 @@ class Tracing:
         return await self._store.of_run(actor, run_id, limit)
 
 
-# ---- a trace in words -----------------------------------------------------------------------------------------------
+# ---- serialising -----------------------------------------------------------------------------------------------------
 
 
 def _pending(number: int, attempt: Attempt, step: Step, agent: Agent, compaction: Json | None) -> _PendingTrace:
@@ -228,7 +228,7 @@ def _cut(value: Any, longest: int, most: int) -> Any:
 
 
 def pack(plain: bytes, secrets: Sequence[bytes]) -> bytes:
-    """Remove secrets, cut and compress. Secrets first, so that a cut leaves no part of one."""
+    """Remove secrets, cut and compress. Secrets are removed first, so that a cut leaves no part of one."""
     for secret in secrets:
         plain = plain.replace(secret, HIDDEN)
     return zlib.compress(fit(plain), COMPRESSION_LEVEL)

@@ -1,7 +1,7 @@
-"""Webhook headers after Standard Webhooks (https://www.standardwebhooks.com): who sent this, when, and unchanged.
+"""Webhook headers after Standard Webhooks (https://www.standardwebhooks.com): an id, a timestamp and a signature.
 
-The receiver computes the HMAC-SHA256 of `id.timestamp.body` with the shared secret and compares; the id lets it drop
-what it has seen before, the timestamp what is too old. Without a secret there is no signature, only id and timestamp.
+The receiver computes the HMAC-SHA256 of `id.timestamp.body` with the shared secret and compares. With the id it can
+drop duplicates, with the timestamp old messages. Without a secret there is no signature, only id and timestamp.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def webhook_headers(webhook_id: str, now: datetime, body: bytes, secret: str | N
 
 
 def key_of(secret: str) -> bytes:
-    """A secret in the standard's form is base64 after its prefix; any other text is used as it stands."""
+    """The key of a secret: base64 after the prefix of the standard; any other text is used unchanged."""
     if secret.startswith(PREFIX):
         return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     return secret.encode()

@@ -1,8 +1,9 @@
-"""Delivers webhooks: what the last checkpoint of a run put into the outbox, with retries.
+"""Delivers webhooks from the outbox, with retries.
 
-Each is delivered at least once, in no guaranteed order. A 2xx response is a delivery. Anything else is retried with
-growing pauses for 72 hours; failures that cannot get better (a refused address, 410 Gone) are not retried. The run
-shows each attempt. Any number of processes may deliver: each claims what it sends, for longer than an attempt takes.
+The last checkpoint of a run puts its webhook into the outbox. Each is delivered at least once, in no guaranteed order.
+A 2xx response is a delivery. Anything else is retried with growing pauses for 72 hours, except failures that are
+permanent (a refused address, 410 Gone). The run shows each attempt. Any number of processes may deliver: each claims a
+delivery for longer than an attempt takes.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ GONE = 410
 
 
 def pause_seconds(attempt: int, chance: float) -> float:
-    """The wait after a failed attempt, doubling from 5 seconds to 6 hours. `chance` in [0, 1) spreads it by a quarter
-    either way, so that what failed together is not tried together."""
+    """The wait after a failed attempt, doubling from 5 seconds to 6 hours. `chance` in [0, 1) varies it by a quarter in
+    either direction, so that deliveries that failed together are not retried together."""
     steady = min(FIRST_PAUSE_SECONDS * 2.0 ** min(attempt - 1, 30), LONGEST_PAUSE_SECONDS)
     return steady * (0.75 + 0.5 * chance)
 
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """What delivering needs."""
+    """The dependencies of `Webhooks`."""
 
     outbox: Outbox
     store: RunStore
@@ -110,7 +111,9 @@ class Webhooks:
         try:
             await self._mail.outbox.settle(delivery, outcome)
         except Exception:
-            log.exception("webhook %s of run %s could not be settled; it is sent again", delivery.id, delivery.run_id)
+            log.exception(
+                "webhook %s of run %s could not be marked as sent; it will be sent again", delivery.id, delivery.run_id
+            )
 
     async def _send(self, delivery: Delivery) -> Outcome:
         body = await self._body(delivery)
@@ -139,13 +142,13 @@ class Webhooks:
             return Outcome(status="sent", sent_at=now, status_code=code)
         again = now + timedelta(seconds=pause_seconds(delivery.attempt, self._mail.chance()))
         if final or again > delivery.created_at + GIVE_UP_AFTER:
-            log.warning("webhook %s of run %s is given up: %s", delivery.id, delivery.run_id, error)
+            log.warning("webhook %s of run %s is not retried any more: %s", delivery.id, delivery.run_id, error)
             last_error = f"{error} Given up after {delivery.attempt} attempts."
             return Outcome(status="dead", sent_at=now, status_code=code, error=last_error)
         return Outcome(status="pending", sent_at=now, status_code=code, error=error, next_attempt_at=again)
 
     async def _body(self, delivery: Delivery) -> bytes:
-        """For a run, the response that a client which waited for it got. Approval events are stored complete."""
+        """For a run, the response that a waiting client gets. The bodies of approval events are stored complete."""
         if "approval" in delivery.payload:
             return orjson.dumps(delivery.payload)
         run = await self._mail.store.run(delivery.run_id)

@@ -1,1 +1,1 @@
-"""What is done to a conversation outside of any run: preview it, compact it, recompile its system message."""
+"""Operations on a conversation outside of any run: preview its request, compact it, recompile its system message."""

@@ -81,12 +81,12 @@ class ConversationMaintenance:
         return await overview(self._deps, conversation_id)
 
     async def preview(self, conversation_id: str, request: RunRequest) -> Preview:
-        """What the model would be sent if this request were made."""
+        """The request that the model would get for this message request."""
         request = await with_images(request, self._deps.images)
         return await next_request(self._deps, conversation_id, request)
 
     async def recompile(self, conversation_id: str, *, dry_run: bool) -> str:
-        """The system message as the prompt and memory make it now; written unless it is a dry run."""
+        """The system message compiled from the current prompt and memory; written unless it is a dry run."""
         return await retry_if_stale(
             self._deps, conversation_id, lambda: self._recompile(conversation_id, dry_run=dry_run)
         )
@@ -107,7 +107,8 @@ class ConversationMaintenance:
 
 
 async def _shortened(job: compaction.Job) -> compaction.Shortened:
-    """Compacted as the settings say, or else to the newest exchange. Raises the error that prevents both."""
+    """The context compacted as the settings say or, if that fails, to the newest exchange. Raises the error of the last
+    attempt if both fail."""
     failed = CompactionFailed("manual", "")
     for method in METHODS:
         outcome = await compaction.perform(job.with_method(method))

@@ -1,7 +1,7 @@
-"""What the model would be sent next, and how much of its context window that takes.
+"""Previews the next model request of a conversation, and how much of the context window each part takes.
 
-It is built by the function that the loop uses (`model_call.model_request`) from the same state, so a client is shown
-what would be sent. Nothing is written and no model is called; the vendor may be asked to count tokens.
+The request is built by the function that the loop uses (`model_call.model_request`) from the same state, so the preview
+is exact. Nothing is written and no model is called; the vendor may be asked to count tokens.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the model would read now, part by part. The parts add up to `total`, which is the vendor's own count where
-    it counts, else that of the model's tokenizer where we have it, else our estimate."""
+    """The tokens of the next request, part by part. The parts add up to `total`, which is the count of the vendor if it
+    can count, else of the published tokenizer of the model, else our estimate."""
 
     preview: Preview
     window: int
@@ -60,7 +60,7 @@ async def next_request(deps: Dependencies, conversation_id: str, request: RunReq
     session = await Session.load(deps, conversation_id, request)
     loaded, state = session.loaded, session.state
     if given is not None and any(isinstance(effect, RunTools) for effect in session.decide(given.happened()).effects):
-        raise Conflict("Tools would run first, and what they return cannot be foreseen.")
+        raise Conflict("Tools would run first, and their results are not known in advance.")
     asked = ask_model(state, request.messages)
     (effect,) = asked.effects
     assert isinstance(effect, CallModel)
@@ -102,7 +102,7 @@ def _tokens_of(messages: list[Message], count: token_estimate.Count, limit: int)
 
 
 def _scaled(parts: list[int], total: int) -> list[int]:
-    """The same proportions of another sum, exact to the token: the vendor counts only the whole."""
+    """The parts scaled to add up exactly to `total`, because a vendor counts only the whole request."""
     estimated = sum(parts)
     if not estimated:
         return [*parts[:-1], total]

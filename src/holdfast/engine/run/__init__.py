@@ -1,4 +1,4 @@
-"""The life of a run: accepted, driven, taken over, brought to rest. Start with `driver`.
+"""A run from acceptance to its end: accept, drive, take over. Start with `driver`.
 
-What a run decides is in `core`; what is awaited is here.
+`core` decides what a run does next; this package performs it.
 """

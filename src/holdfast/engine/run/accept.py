@@ -1,7 +1,7 @@
-"""Accepts a request: decides it over the conversation as it is, and writes the run with its first change.
+"""Accepts a request: decides on it with the current conversation, and writes the run with its first change.
 
-A request that makes no sense raises here and changes nothing. A run that has to wait is written as queued, and one that
-another process will drive as unheld; its input is stored with it and decided when its turn comes.
+An invalid request raises here and changes nothing. A run that has to wait is written as queued, and one that another
+process will drive is written without a lease; its input is stored with it and decided on when it is claimed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DENIED_BY_NEW_MESSAGE = "The user sent a new message instead of answering."
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A durable run. `decision` is written and waits to be driven, unless the run has come to rest already."""
+    """A durable run. `decision` is written but not carried out yet, unless the run has already come to rest."""
 
     run: Run
     lease: Lease
@@ -34,7 +34,7 @@ class Accepted:
 
 
 async def accept(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Accepted:
-    """Accept a run that this process drives. Raises what is wrong with the request, or `StaleSnapshot`."""
+    """Accept a run that this process drives. Raises if the request is invalid, or `StaleSnapshot`."""
     session = await Session.load(deps, conversation_id, request)
     decision = session.decide(request.happened())
     run = new_run(deps, actor, session.snapshot, request)
@@ -60,8 +60,8 @@ async def accept(deps: Dependencies, actor: Actor, conversation_id: str, request
 async def accept_for_others(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
     """Accept a run that another process will drive.
 
-    It is decided here only to refuse a request that makes no sense; the driver decides it again. Until then the
-    conversation is held: what was decided beside it over the same version is not written (`StaleSnapshot`).
+    It is decided on here only to refuse an invalid request; the driver decides again. This advances the version of the
+    conversation, so that no other decision on the same version can be written (`StaleSnapshot`).
     """
     session = await Session.load(deps, conversation_id, request, with_limits=False)
     session.decide(request.happened())
@@ -70,7 +70,7 @@ async def accept_for_others(deps: Dependencies, actor: Actor, conversation_id: s
 
 
 async def enqueue(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
-    """Accept a run that waits for its turn. Nothing of it is decided yet."""
+    """Accept a run that waits in the queue of its conversation. Nothing is decided yet."""
     snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
     run = replace(new_run(deps, actor, snapshot, request), status="created", queued=True)
     return await _begin_unheld(deps, replace(run, turn_id=run.id), snapshot)
@@ -90,7 +90,7 @@ async def _begin_unheld(deps: Dependencies, run: Run, snapshot: Snapshot, *, hol
 
 
 async def with_denials(deps: Dependencies, conversation_id: str, request: RunRequest) -> RunRequest:
-    """The same request with a denial of every call that waits for a person; its messages follow the denials."""
+    """The request with a denial of every call that waits for a person; its messages follow the denials."""
     snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
     denials = tuple(Approval(call.call.id, False, DENIED_BY_NEW_MESSAGE) for call in snapshot.calls if call.waiting)
     return replace(request, answers=denials) if denials else request

@@ -46,10 +46,10 @@ CUT_SHORT = "The reply reached the model's limit and ends in the middle; raise m
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened to a run, and all that the checkpoint of it has to store besides what is decided about it.
+    """What happened to a run, and what its checkpoint stores besides the decision.
 
-    An effect returns one. `step` is the row of the step that it belongs to, `call` a model call whose trace is kept
-    once that row is stored, `context_tokens` what the model counted, `shortened` a compacted context.
+    An effect returns one. `step` is the row of its step; `call` is a model call whose trace is stored once that row is;
+    `context_tokens` is the count of the model; `shortened` is a compacted context.
     """
 
     happened: Happened
@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Events of the outward stream that are stored with a change, before its own, numbered from `first`."""
+    """Events that are stored with a change, before its own, numbered from `first`."""
 
     first: int
     records: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """What one change is built from."""
+    """The input of `build_change`."""
 
     decision: Decision
     before: State
@@ -87,7 +87,7 @@ class _Facts:
 
     @property
     def streamed(self) -> frozenset[str]:
-        """The messages whose pieces subscribers have seen already."""
+        """The ids of messages that subscribers have already received piece by piece."""
         happened = self.outcome.happened
         if self.request.stream_tokens and isinstance(happened, ModelReplied):
             return frozenset({happened.message_id, happened.request_id})
@@ -192,14 +192,14 @@ def _final_metadata(facts: _Facts) -> dict[str, Any]:
 
 
 def _price_notice(state: State) -> dict[str, Any]:
-    """A limit that could not be kept is not passed over in silence."""
+    """Tell the client if the cost limit could not be enforced completely."""
     if state.config.limits.budget.max_cost_usd is None or not state.unpriced:
         return {}
     return {"budget_notice": "The price of a model that was used is not known, so max_cost_usd did not count it."}
 
 
 def _ending(facts: _Facts) -> dict[str, Any]:
-    """What the run's metadata says of its end: why it failed, what it had used up, or who cancelled it and why."""
+    """The run's metadata about its end: why it failed, which limit it reached, or who cancelled it and why."""
     if (failure := facts.decision.failure) is not None:
         return {"error": error_object(facts.run.id, failure)}
     stop, spent = facts.decision.stop, facts.decision.spent
@@ -213,7 +213,7 @@ def _ending(facts: _Facts) -> dict[str, Any]:
 
 
 def _events(facts: _Facts, messages: tuple[Message, ...]) -> list[str]:
-    """What subscribers are shown of this checkpoint, numbered after what was gathered before it."""
+    """The events of this checkpoint, numbered after those of `page`."""
     seq = facts.page.first + len(facts.page.records)
     shown: list[str] = []
     for message in messages:
@@ -228,7 +228,7 @@ def _events(facts: _Facts, messages: tuple[Message, ...]) -> list[str]:
 
 
 def _compaction_event(effect: Compact, facts: _Facts) -> WireObject:
-    """Compaction begins now; its outcome follows as a summary message."""
+    """The event that compaction begins; the summary message follows when it is done."""
     state = facts.decision.state
     return event_record(
         str(uuid4()),
@@ -243,7 +243,8 @@ def _compaction_event(effect: Compact, facts: _Facts) -> WireObject:
 
 
 def _shown(message: Message, facts: _Facts) -> list[WireObject]:
-    """Replies that were streamed piece by piece are not shown again whole; neither is what the client sent."""
+    """The events of a message. A reply that was streamed in pieces is not sent again, and neither are messages of the
+    client."""
     body = message.body
     if message.id in facts.streamed:
         return _held_back(message, facts.before.shown_whole)

@@ -48,14 +48,14 @@ from holdfast.engine.run.model_call import Choice, ModelCall
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.run_store import ContextCut
 
-MAX_TRIES = 3  # of one summary; each reads half of what the one before did
+MAX_TRIES = 3  # of one summary; each attempt reads half as much as the one before
 TRANSCRIPT_SHARE = 0.6  # of the summariser's window
-CHARS_PER_TOKEN = 3  # cautious
+CHARS_PER_TOKEN = 3  # a low value, so that the transcript fits
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One compaction: of what, for whom, how."""
+    """One compaction: its conversation, its settings and its model call."""
 
     deps: Dependencies
     loaded: LoadedConversation
@@ -64,7 +64,7 @@ class Job:
     effect: Compact
     settings: CompactionSettings
     context_tokens: int
-    call: ModelCall  # takes down which models were asked, and what it cost
+    call: ModelCall  # records which models were called, and their usage
 
     @property
     def handle(self) -> str:
@@ -77,11 +77,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the summariser wrote, and what is shown to the agent of it."""
+    """The text that the summariser wrote, and that text as it stands in the context."""
 
     text: str
     shown: str
-    step_id: str | None = None  # of the call that made it
+    step_id: str | None = None  # the step of the model call that wrote it
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ async def perform(job: Job) -> Shortened | CompactionFailed:
 
 
 def system_overflow(job: Job) -> str | None:
-    """What to say if the system prompt alone does not fit: which part of it is the longest."""
+    """The error text if the system prompt alone does not fit: it names the longest part."""
     window, system = job.config.limits.window, job.loaded.context[0].body
     if window is None or not isinstance(system, SystemBody) or token_estimate.of_text(system.text) < window // 2:
         return None
@@ -149,8 +149,8 @@ async def _summary(job: Job, keep: int) -> Summary:
 
 
 async def _ask_summariser(job: Job, going: list[Body]) -> Reply:
-    """A summariser that cannot read so much is given the newer half; for one that is down the agent's own model stands
-    in, and then its fallbacks."""
+    """Ask the summariser. If the transcript is too long for it, it gets the newer half. If it is down, the agent's own
+    model is asked instead, and then the agent's fallbacks."""
     handle, window = await _summariser(job)
     most = int(window * TRANSCRIPT_SHARE * CHARS_PER_TOKEN)
     others = ({"model": job.handle}, *_fallbacks(job))
@@ -175,7 +175,7 @@ async def _summariser(job: Job) -> tuple[str, int]:
         except UnknownHandle:
             continue
         except ModelError:
-            return handle, ASSUMED_WINDOW  # its provider is down now; the call will tell
+            return handle, ASSUMED_WINDOW  # its provider cannot be asked now; the call then fails or succeeds
     return job.handle, ASSUMED_WINDOW
 
 
@@ -204,7 +204,8 @@ def _summary_request(job: Job, handle: str, text: str) -> ModelRequest:
 
 
 def _own_request(job: Job, keep: int) -> ModelRequest:
-    """The conversation as the agent's model knows it (so the vendor's cache serves it), and what it is asked to do."""
+    """The conversation as the agent's model has seen it, so that the vendor's prompt cache applies, with the
+    instruction to summarise."""
     whole = not job.settings.keeps_a_window
     known = job.loaded.context if whole else job.loaded.context[:keep]
     ask = _as_messages(job.loaded, [UserBody((Text(job.settings.prompt or SELF_PROMPT),))])
@@ -224,7 +225,8 @@ def _as_messages(loaded: LoadedConversation, bodies: list[Body]) -> tuple[Messag
 
 
 def _shortened(job: Job, keep: int, sizes: list[int], summary: Summary) -> Shortened:
-    """What our estimate was off by before the cut it is off by afterwards, so the vendor's count carries over."""
+    """The compacted context. Our estimate of its new size is scaled by the ratio of the vendor's count to our estimate
+    before the cut."""
     loaded = job.loaded
     kept = loaded.context[keep:]
     tools = token_estimate.of_tools(model_call.offered_tools(model_call.every_tool(job.config), job.config))

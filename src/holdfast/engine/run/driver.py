@@ -46,11 +46,11 @@ class Driver:
     # ---- the loop -----------------------------------------------------------------------------------------------
 
     async def drive(self, decision: Decision) -> None:
-        """Go on from a decision that is already written, until the run rests or another process has taken it."""
+        """Continue from a decision that is already written, until the run rests or another process has claimed it."""
         await self._to_rest(decision, None)
 
     async def begin(self, found: Happened) -> None:
-        """Begin a run that another process accepted or left: `found` is its input, or that it was recovered."""
+        """Begin a run that another process accepted or left: `found` is its input, or `Recovered`."""
         self._is_first = True
         await self._to_rest(None, found)
 
@@ -76,7 +76,8 @@ class Driver:
             deps.feed.close(self.run.id)
 
     async def _first_decision(self, found: Happened) -> Decision:
-        """Input that makes no sense any more fails the run, and leaves the open calls of other runs alone."""
+        """Decide on what was found. Input that has become invalid fails the run and leaves the open calls of other runs
+        alone."""
         try:
             return await self._decide_and_write(Outcome(found))
         except AskedWrongly as error:
@@ -92,17 +93,18 @@ class Driver:
         return decision
 
     async def _without_edits(self, outcome: Outcome, stale: StaleMemory) -> Outcome:
-        """Another writer changed a memory block while the tool worked on it. That change stays; the model is told."""
+        """Drop the memory edits of a tool, because another writer changed the block meanwhile. That change stays, and
+        the model is told."""
         happened = outcome.happened
         if not isinstance(happened, ToolSettled):
             raise stale
         await self._session.refresh_memory()
-        self._is_first = True  # brings the system message up to date with what the model is told
+        self._is_first = True  # the next change recompiles the system message from the current blocks
         result = tool_call.with_stale_memory_note(happened.result, self._session.loaded, stale.label)
         return replace(outcome, happened=replace(happened, result=result), edits=())
 
     async def _next(self) -> Outcome:
-        """Wait until an effect finishes, the run is interrupted, or its time is over. Finished effects count first."""
+        """Wait until an effect finishes, the run is interrupted, or its time is over. Finished effects come first."""
         interrupted = asyncio.create_task(self.held_lease.interrupted.wait())
         ends = {interrupted} if self._time_limit is None else {interrupted, self._time_limit}
         try:
@@ -129,7 +131,7 @@ class Driver:
         return self._effects.interrupted(BudgetSpent(spent), spent.stop)
 
     async def _cancel_asked(self) -> Outcome:
-        """The run's row says who asked for the cancel and how, in whichever process that was."""
+        """The cancel request from the run's row, which may have come through another process."""
         self.run = asked = await self._deps.store.run(self.run.id)
         if asked.status not in ACTIVE:
             raise LostLease(f"Run {asked.id} was brought to rest by another process.")
@@ -138,7 +140,7 @@ class Driver:
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
     async def _write(self, decision: Decision, outcome: Outcome) -> None:
-        """One decision, one transaction: messages, ledger, step, events, and the run's final state if it ends."""
+        """Write one decision in one transaction: messages, ledger, step, events, and how the run ends, if it does."""
         if self._session.state.calls and not decision.state.calls:
             outcome = self._effects.with_tools_ended(outcome)
         change = await self._commit(decision, self._with_times(outcome))
@@ -147,7 +149,7 @@ class Driver:
         self._effects.stored(outcome, change.step)
 
     def _with_times(self, outcome: Outcome) -> Outcome:
-        """The first token counts once in a run; the count of tokens holds until the model counts again."""
+        """Add the time to the first token, once in a run, and the last token count of the model."""
         if outcome.context_tokens is not None:
             self._context_tokens = outcome.context_tokens
         ttft_ns = None if self._has_ttft else outcome.ttft_ns
@@ -155,7 +157,8 @@ class Driver:
         return replace(outcome, ttft_ns=ttft_ns, context_tokens=self._context_tokens)
 
     async def _commit(self, decision: Decision, outcome: Outcome) -> Change:
-        """The change as it was written; built again if the history went on beside this run."""
+        """Write the change and return it. If messages were added to the history meanwhile, it is built again and
+        written."""
         while True:
             first_event, records = await self._journal.settle()
             lease = self.held_lease.renewed()

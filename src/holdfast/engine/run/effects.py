@@ -1,7 +1,7 @@
 """Performs the effects of a decision: the model call, the tools, the compaction. Each is a task.
 
-An effect returns one `Outcome`, which holds all that the next checkpoint has to know of it. The driver takes outcomes
-in the order in which the tasks finish.
+An effect returns one `Outcome`, which holds everything that the next checkpoint stores about it. The driver takes
+outcomes in the order in which the tasks finish.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger("holdfast.engine")
 
 
 class Effects:
-    """The effects under way of one run, and the step that they belong to."""
+    """The running effects of one run, and the step that they belong to."""
 
     def __init__(self, session: Session, run: Run, held_lease: HeldLease, journal: Journal) -> None:
         self._deps = session.deps
@@ -98,7 +98,7 @@ class Effects:
         self.under_way.clear()
 
     def interrupted(self, happened: CancelAsked | BudgetSpent, stop: StopReason) -> Outcome:
-        """The outcome of an interruption, with what subscribers have seen of a reply that was still coming. The step of
+        """The outcome of an interruption, with the part of an unfinished reply that subscribers have seen. The step of
         that reply ends here."""
         call, self._call = self._call, None
         if call is None or not call.attempts:
@@ -127,7 +127,7 @@ class Effects:
         return replace(outcome, happened=happened, context_tokens=happened.reply.usage.total_tokens)
 
     def _of_call(self, outcome: Outcome, call: ModelCall) -> Outcome:
-        """The outcome with the step of a model call that is over."""
+        """The outcome with the step of a finished model call."""
         self._call = None
         if not call.attempts:
             return outcome
@@ -144,7 +144,7 @@ class Effects:
         return replace(outcome, step=step, step_is_new=is_new)
 
     def _price(self, call: ModelCall) -> Price | None:
-        """The price of the model that answered, or was asked last."""
+        """The price of the model that replied or, if none did, of the one that was called last."""
         return self._deps.price_of(call.attempts[-1].request.model) if call.attempts else None
 
     def _step_row(self, call: ModelCall) -> Step:
@@ -160,8 +160,8 @@ class Effects:
     # ---- tools ------------------------------------------------------------------------------------------------------
 
     async def _run_tool(self, call: Call) -> Outcome:
-        """A process that stood still past its lease first asks whether it still holds the run. Between that answer and
-        the start of the tool there is no await."""
+        """Run one tool call. A process that was suspended past its lease first checks whether it still holds the run.
+        Between that check and the start of the tool there is no await."""
         deps = self._deps
         while not self._held_lease.held:
             await renew(self._held_lease, deps.store)
@@ -171,7 +171,7 @@ class Effects:
         return Outcome(ToolSettled(call.call.id, result), edits=edits)
 
     def _report_progress(self, text: str) -> None:
-        """What a call waits for, as a ping with a text: every client accepts pings, and a client may show the text."""
+        """Send what a call waits for as a ping with a text: every client accepts pings, and some show the text."""
         clock = self._deps.clock
         self._journal.show({**ping_wire(new_id("ping"), self._run.id, clock.now()), "detail": text})
 
@@ -215,7 +215,7 @@ class Effects:
         return outcome if began_ns is None and not is_cancelled else replace(outcome, step=step, step_is_new=False)
 
     def stored(self, outcome: Outcome, step: Step | None) -> None:
-        """A checkpoint has stored the outcome. A model call whose step is durable gets its trace."""
+        """Called when a checkpoint has stored the outcome: the model call of a stored step gets its trace."""
         if outcome.call is not None and step is not None and self._deps.traces is not None:
             self._deps.traces.note(outcome.call, step, self._loaded.agent)
         if step is not None and step.call_type == "agent_step":

@@ -24,9 +24,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def began_ns(run: Run, clock: Clock) -> int:
-    """When the run was accepted, on the monotonic clock of this process. Every driver counts from there, because a run
-    that was taken over or queued has taken as long as its caller waited.
-    """
+    """When the run was accepted, on the monotonic clock of this process. Durations and time limits count from there for
+    every driver, so they include the time in the queue and before a takeover."""
     return clock.monotonic_ns() - max(0, (clock.now() - run.created_at) // _MICROSECOND) * 1000
 
 
@@ -48,12 +47,12 @@ class HeldLease:
         return replace(self._lease, expires_at=self._clock.now() + self._length)
 
     def kept(self, lease: Lease) -> None:
-        """This lease was stored."""
+        """Record that this lease was stored."""
         self._lease = lease
 
     @property
     def held(self) -> bool:
-        """No other process can have claimed the run yet, with a margin for clocks that differ."""
+        """Whether no other process can have claimed the run yet, with a margin for clocks that differ."""
         return self._clock.now() < self._lease.expires_at - self._length * MARGIN
 
     def cancel_asked(self) -> None:
@@ -73,7 +72,7 @@ async def renew(held_lease: HeldLease, store: RunStore) -> None:
 
 
 async def keep(held_lease: HeldLease, store: RunStore, clock: Clock, lease_seconds: float) -> None:
-    """Renew the lease while no checkpoint does, for example during a long tool call."""
+    """Renew the lease while no checkpoint renews it, for example during a long tool call."""
     while True:
         await clock.sleep(lease_seconds / 3)
         try:

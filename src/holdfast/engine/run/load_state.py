@@ -1,4 +1,4 @@
-"""From rows to the state that `decide` needs: the run's configuration, its open calls, what the turn has done."""
+"""Converts rows to the state that `decide` takes: the configuration of the run, its open calls, the turn so far."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state_of(
 
 
 def context_tokens(known: int | None, loaded: LoadedConversation, config: RunConfig) -> int:
-    """As the last change stored it; counted only where that is unknown, as after a fork or a reset."""
+    """The size that the last change stored; counted here only if it is unknown, as after a fork or a reset."""
     if known is not None:
         return known
     bodies = (message.body for message in loaded.context)

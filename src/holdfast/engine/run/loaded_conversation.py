@@ -1,7 +1,7 @@
-"""A conversation in memory, kept in step with every change that is written to it; and a cache of recent contexts.
+"""A conversation in memory, updated with every change that is written to it; and a cache of recent contexts.
 
-Loading a context costs as much as the conversation is long. So a finished run leaves its context in the `ContextCache`,
-and the next run of the conversation takes it from there if the version in the database is still the same.
+The cost of loading a context grows with the length of the conversation. So a finished run leaves its context in the
+`ContextCache`, and the next run of the conversation uses it if the version in the database is still the same.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class LoadedConversation:
     version: int
     next_seq: int
     override_system: str | None = None
-    step: Step | None = None  # the step whose calls were open when the run was taken up
-    stale: bool = False  # the context in memory is not that of the rows, so it is not cached for the next run
+    step: Step | None = None  # the step whose calls were open when the conversation was loaded
+    stale: bool = False  # the context in memory differs from the rows, so it is not cached for the next run
 
     @classmethod
     def of(
@@ -51,7 +51,7 @@ class LoadedConversation:
         )
 
     def new_messages(self, drafts: tuple[Draft, ...], run_id: str | None, now: datetime) -> tuple[Message, ...]:
-        """Drafts as messages: with ids, in order, stamped."""
+        """Messages from drafts, with ids, sequence numbers and times."""
         if self.context and self.context[-1].created_at > now:
             now = self.context[-1].created_at
         return tuple(
@@ -88,7 +88,7 @@ class LoadedConversation:
         self.blocks = tuple(block for block in (*kept, *added) if block is not None)
 
     def advance(self, change: Change) -> None:
-        """Follow a change that was written."""
+        """Update this value after a change was written."""
         if not change.moves:
             return
         self.stale = self.stale or change.rollback

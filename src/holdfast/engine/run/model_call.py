@@ -1,11 +1,11 @@
-"""One model call, for a step or for a compaction's summary: choose the model, make the request, listen to the reply.
+"""One model call, for a step or for a summary: chooses the model, builds the request, reads the reply.
 
-If the model that was chosen cannot answer (its provider is overloaded, silent or refuses our key) and nothing of its
-reply was seen, the agent's fallback models are tried in their order. The step then tells which one answered and what
-came of those before it.
+If the chosen model cannot answer (its provider is overloaded, does not respond or rejects our key) and no part of its
+reply was seen, the agent's fallback models are called in their order. The step records which model replied, and the
+errors of those before it.
 
-Pieces of the reply go to the journal as they come, if the run is watched token by token. The call comes back as
-what happened: `ModelReplied` or `ModelFailed`. Cancelling the task closes the vendor's connection.
+If the run is streamed token by token, the deltas of the reply go to the journal as they arrive. The result is
+`ModelReplied` or `ModelFailed`. Cancelling the task closes the vendor's connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id, new_reply_ids
 from holdfast.ports.model import FoundModel, ModelDirectory
 
-# What another model may do better. A request that is wrong, or too long, is so for every model.
+# Errors that another model may not have. An invalid or too long request fails with every model.
 FALLS_BACK = frozenset(
     {
         "llm_authentication",
@@ -54,7 +54,7 @@ class Choice:
 
 @dataclass(slots=True)
 class Attempt:
-    """One model asked. The outcome is None while it is under way, and stays so if it was cut off."""
+    """A call of one model. The outcome is None while the call runs, and stays None if it was interrupted."""
 
     handle: str
     request: ModelRequest
@@ -110,7 +110,7 @@ async def perform(
     clock: Clock,
     show: Callable[[WireObject], None],
 ) -> ModelReplied | ModelFailed:
-    """Ask the first choice, and the others if those before them could not answer."""
+    """Call the first choice and, if it fails, the next ones."""
     for number, choice in enumerate(choices, start=1):
         attempt = Attempt(choice.handle, choice.request, clock.now())
         call.attempts.append(attempt)
@@ -156,14 +156,14 @@ async def _ask(
 
 
 def handle_of(agent: Agent, conversation: Conversation, request: RunRequest) -> str:
-    """Which model: the request's choice, else the conversation's, else the agent's."""
+    """The handle of the model to call: the request's, else the conversation's, else the agent's."""
     return request.override_model or conversation.model or agent.model
 
 
 def choices(
     effect: CallModel, config: RunConfig, loaded: LoadedConversation, request: RunRequest
 ) -> tuple[Choice, ...]:
-    """The model that was chosen, then the agent's fallbacks. A request that names its model wants that one only."""
+    """The chosen model, then the agent's fallbacks. A request that names a model has no fallbacks."""
     chosen = handle_of(loaded.agent, loaded.conversation, request)
     first = Choice(chosen, model_request(effect, config, loaded, chosen))
     return with_fallbacks(first, fallbacks_of(loaded.agent, request))
@@ -178,14 +178,15 @@ def with_fallbacks(first: Choice, others: Sequence[Json]) -> tuple[Choice, ...]:
 
 
 def _fallback(first: ModelRequest, other: Json) -> Choice:
-    """The same request for another model. Extra fields were meant for the first one's vendor."""
+    """The same request for another model, without `extra_body`, which is for the vendor of the first one."""
     handle, own = str(other["model"]), other.get("model_settings") or {}
     settings = with_settings(replace(first.settings, extra_body={}), own)
     return Choice(handle, replace(first, model=handle.partition("/")[2], settings=settings))
 
 
 def model_request(effect: CallModel, config: RunConfig, loaded: LoadedConversation, handle: str) -> ModelRequest:
-    """The one builder of what is sent: for the loop, for a preview, and for an agent that summarises itself."""
+    """Build the request to a model: the only place for this, used by the loop, previews and summaries by the agent
+    itself."""
     agent, conversation = loaded.agent, loaded.conversation
     tools = offered_tools(effect, config)
     settings = model_settings(
@@ -206,12 +207,12 @@ def model_request(effect: CallModel, config: RunConfig, loaded: LoadedConversati
 
 
 def every_tool(config: RunConfig) -> CallModel:
-    """As if no rule held anything back."""
+    """All tools, as if there were no tool rules."""
     return CallModel(tuple(config.tools), forced=False)
 
 
 def offered_tools(effect: CallModel, config: RunConfig) -> tuple[ToolSpec, ...]:
-    """The tools of the server that rules allow now, then the client's, which shadow those of the same name."""
+    """The server's tools that the rules allow now, then the client's, which replace those of the same name."""
     ours = (config.tools[name].spec for name in effect.offered if name not in config.client_names)
     return (*ours, *config.client_tools)
 
@@ -249,8 +250,8 @@ def step_of(call: ModelCall, *, org_id: str, run_id: str, agent: Agent, handle: 
 
 
 def used_so_far(call: ModelCall) -> Usage:
-    """What a reply that is cut off has used, by our own count, because vendors tell it at the end. A reply of which
-    nothing was seen may not have been begun."""
+    """The usage of an interrupted reply by our own estimate, because vendors report theirs only at the end. Without a
+    first token nothing is estimated: the vendor may not have begun to reply."""
     if call.first_token_ns is None:
         return call.usage
     request = call.attempts[-1].request
@@ -261,7 +262,7 @@ def used_so_far(call: ModelCall) -> Usage:
 
 
 def unseen(wire: WireObject) -> None:
-    """Whether a piece of a reply is not recorded, because no client streams the run token by token."""
+    """Does nothing with a delta: the run is not streamed token by token."""
 
 
 def _failure(attempt: Attempt) -> Json:

@@ -1,7 +1,7 @@
-"""One conversation while something is decided over it: load it, decide, commit, and retry when it has moved on.
+"""Loads a conversation, decides on it and commits the decision; retries when the conversation has changed meanwhile.
 
-Accepting, driving, cancelling, taking over, maintenance and preview all use a `Session`; there is no other way to load
-a conversation's state, and no other way to commit a decision.
+Accepting, driving, cancelling, takeover, maintenance and preview all use a `Session`; a conversation's state is loaded
+and a decision is committed nowhere else.
 
     session = await Session.load(deps, conversation_id, request)
     decision = session.decide(happened)
@@ -35,7 +35,7 @@ MAX_ATTEMPTS = 5  # how often a conversation may change between loading it and w
 
 @dataclass(slots=True)
 class Session:
-    """`snapshot` is the state of the rows when the session was loaded; `loaded` and `state` follow each commit."""
+    """`snapshot` holds the rows as they were loaded; `loaded` and `state` are updated with each commit."""
 
     deps: Dependencies
     request: RunRequest
@@ -47,7 +47,8 @@ class Session:
     async def load(
         cls, deps: Dependencies, conversation_id: str, request: RunRequest, *, with_limits: bool = True, steps: int = 0
     ) -> Session:
-        """`with_limits` looks up the model's context window and the budget, which only a run that goes on needs."""
+        """With `with_limits` the context window of the model and the budget are looked up; only a run that continues
+        needs them."""
         snapshot, context = await deps.contexts.load(deps.store, conversation_id)
         loaded = LoadedConversation.of(snapshot, context, request.override_system)
         limits = NO_RUN_LIMITS
@@ -71,10 +72,11 @@ class Session:
         decided_by: str | None = None,
         duration_ns: int = 0,
     ) -> tuple[Change, T]:
-        """Write a decision in one transaction and follow it: the change that was written, and what `write` returned.
+        """Write a decision in one transaction and update the session. Returns the change that was written, and what
+        `write` returned.
 
-        `page` are events that subscribers have not seen yet and that are stored with the change. The `first` change of
-        a run brings the system message up to date. `decided_by` goes into the audit log.
+        `page` holds events that are stored with the change and that subscribers have not seen. With `first`, the system
+        message is recompiled. `decided_by` goes into the audit log.
         """
         change = build_change(
             self.loaded,
@@ -98,13 +100,13 @@ class Session:
         return change, written
 
     async def refresh_memory(self) -> None:
-        """Another writer has changed a memory block: take the blocks as they are now."""
+        """Load the memory blocks again, after another writer has changed one."""
         snapshot = await self.deps.store.snapshot(self.loaded.conversation.id, self.loaded.version)
         self.loaded.blocks = snapshot.blocks
 
     async def catch_up(self) -> bool:
-        """After `StaleSnapshot`: whether the context is still ours, and only the history went on beside it, as when a
-        queued run was cancelled. Then the next change is built on the rows' present version."""
+        """After `StaleSnapshot`: whether only the history has grown, as when a queued run was cancelled, and the
+        context is unchanged. Then the next change is built on the current version of the conversation."""
         loaded = self.loaded
         snapshot = await self.deps.store.snapshot(loaded.conversation.id)
         if [message.id for message in snapshot.context or ()] != [message.id for message in loaded.context]:
@@ -113,14 +115,15 @@ class Session:
         return True
 
     def without_calls(self) -> None:
-        """Leave the open calls to the run that they belong to."""
+        """Ignore the open calls, which belong to another run."""
         self.state = replace(self.state, calls=(), follow_ups=())
 
 
 async def retry_if_stale(
     deps: Dependencies, conversation_id: str, attempt: Callable[[], Awaitable[T]], *, most: int = MAX_ATTEMPTS
 ) -> T:
-    """Run the attempt again while the conversation moves on under it. Raises `ConversationBusy` after `most` times."""
+    """Run the attempt again whenever the conversation has changed meanwhile. Raises `ConversationBusy` after `most`
+    attempts."""
     for _ in range(most):
         try:
             return await attempt()

@@ -20,13 +20,12 @@ from holdfast.ports.stores.run_store import Lease
 
 log = logging.getLogger("holdfast.engine")
 
-MAX_TAKEOVERS = 10  # for each step that the run has come to
+MAX_TAKEOVERS = 10  # for each step that the run has reached
 
 
 async def take_over(deps: Dependencies, lease: Lease) -> tuple[Driver, Happened]:
-    """A driver for a run that was claimed, and the event to begin with. `LostLease` if the run has come to rest
-    meanwhile: this process was suspended, and another one was faster.
-    """
+    """A driver for a claimed run, and the event to begin with. Raises `LostLease` if the run has ended meanwhile,
+    because this process was suspended and another one took over."""
     run = await deps.store.run(lease.run_id)
     if run.status not in ACTIVE:
         raise LostLease(f"Run {run.id} was brought to rest by another process.")
@@ -45,9 +44,8 @@ async def take_over(deps: Dependencies, lease: Lease) -> tuple[Driver, Happened]
 
 
 def found(run: Run, request: RunRequest, lease: Lease, steps: int) -> Happened:
-    """What a new owner finds: input that was never decided, or work that was interrupted. A run that crashes its driver
-    again and again at the same place is ended after some attempts.
-    """
+    """The first event for a new owner: the input that was never decided on, or `Recovered`. A run that makes its
+    process crash again and again at the same step is ended after `MAX_TAKEOVERS`."""
     if lease.epoch > MAX_TAKEOVERS * (1 + steps):
         return Crashed(f"Run {run.id} was taken over {lease.epoch - 1} times and got no further than step {steps}.")
     if run.status == "created":

@@ -60,7 +60,7 @@ async def perform(
 
 
 async def attempt(toolbox: Toolbox, tool: Tool, job: Callable[[], ToolJob]) -> ToolOutcome:
-    """Run the job, if its arguments are in order. Whatever goes wrong is an outcome, in words for the model."""
+    """Run the job, if its arguments are valid. Every failure becomes an outcome with a text for the model."""
     try:
         made = job()
         outcome = await toolbox.run(replace(made, limits=replace(made.limits, **own_limits(tool.metadata))))
@@ -73,7 +73,7 @@ async def attempt(toolbox: Toolbox, tool: Tool, job: Callable[[], ToolJob]) -> T
 
 
 def job_for(tool: Tool, agent: Agent, blocks: tuple[Block, ...], arguments: str) -> ToolJob:
-    """Raises `TellTheModel` if the arguments do not fit the tool's schema: nothing runs then."""
+    """The job of a call. Raises `TellTheModel` if the arguments do not fit the tool's schema; then nothing runs."""
     schema = (tool.json_schema or {}).get("parameters") or {}
     return ToolJob(
         call_id="",
@@ -105,7 +105,7 @@ def with_stale_memory_note(result: ToolResult, loaded: LoadedConversation, label
     state = "it is no longer there" if now is None else f"it now reads:\n{now}"
     note = f"Somebody else changed the memory block {label} meanwhile, so nothing was written to it; {state}"
     if result.name in loaded.tools and loaded.tools[result.name].tool_type == "custom":
-        return _with_note(result, f"[{note}]")  # it has done its other work
+        return _with_note(result, f"[{note}]")  # the note follows the result, because the tool ran
     return replace(result, status="error", content=f"Error executing function {result.name}: {note}")
 
 
@@ -118,5 +118,5 @@ def _with_note(result: ToolResult, note: str) -> ToolResult:
 def _requirement(item: Mapping[str, Any]) -> str:
     try:
         return requirement_text(str(item["name"]), item.get("version"))
-    except ValueError as error:  # kept before requirements were read strictly
+    except ValueError as error:  # stored by a version that did not validate requirements
         raise TellTheModel(f"its packages cannot be installed: {error}") from error

@@ -47,9 +47,9 @@ def backoff_seconds(empty_polls: int, longest: float = LONGEST_BACKOFF_SECONDS) 
 
 
 class Backoff:
-    """Ignores hints for a while after a poll that found nothing, longer each time: otherwise every hint would wake
-    every worker. A hint that comes meanwhile is followed at the end of the pause. Events of this process are not hints
-    and are never delayed."""
+    """Delays hints after a poll that found nothing, longer each time: otherwise every hint would wake every worker. A
+    hint that arrives during the pause is followed at its end. Events of this process are not hints and are never
+    delayed."""
 
     def __init__(self, clock: Clock, seed: str, longest_seconds: float, poll_now: asyncio.Event) -> None:
         self._clock = clock
@@ -128,17 +128,17 @@ class Worker:
         self._run_of_conversation[driver.run.conversation_id] = run_id
 
     async def _guard(self, run: Run, held_lease: HeldLease, work: Coroutine[Any, Any, None]) -> None:
-        """A driver that fails leaves its run to the next poll, which continues from the rows. A cancel that came just
-        as the run began to wait for a person is carried out on the waiting run."""
+        """Run a driver. If it fails, its run is left to the next poll, which continues from the rows. A cancel that
+        arrived just as the run began to wait for a person is carried out on the waiting run."""
         try:
             await work
             if held_lease.cancelled:
                 await self._cancel_if_waiting(run.id)
         except StaleSnapshot:
-            log.info("run %s is begun anew: its conversation moved on before it began", run.id)
+            log.info("run %s is started again: its conversation changed before the run began", run.id)
             await self._hand_over(self._deps.store.release(held_lease.renewed()))
         except Exception:
-            log.exception("run %s stopped on an error of ours; it will be taken over", run.id)
+            log.exception("run %s stopped because of a bug in the server; it will be taken over", run.id)
         finally:
             if (mine := self.driving.get(run.id)) is not None and mine[1] is held_lease:
                 del self.driving[run.id]
@@ -171,13 +171,13 @@ class Worker:
     # ---- polling ----------------------------------------------------------------------------------------------------
 
     def poll_soon(self) -> None:
-        """There may be a run to claim, for this process or for another."""
+        """Poll soon, here and in other processes: there may be a run to claim."""
         self._poll_now.set()
         self._deps.bus.send("work", "")
 
     def run_queued(self, conversation_id: str) -> None:
-        """A run was queued in this conversation. The process that drives the conversation's run polls when that ends;
-        it may have ended already, while this one was written."""
+        """Called when a run was queued in this conversation. The process that drives its active run polls when that run
+        ends; it may have ended already, while the queued one was being written."""
         self._note_queued(conversation_id)
         self._poll_now.set()
         self._deps.bus.send("work", conversation_id)
@@ -194,8 +194,8 @@ class Worker:
             driving[1].cancel_asked()
 
     async def open(self, *, alone: bool, crashed: CrashedOwners = no_crashed_owners) -> None:
-        """Begin to poll. `alone` says that no other process can hold a lease. `crashed` names owners that are known to
-        have crashed by now, so that their leases need not run out first."""
+        """Begin to poll. `alone` says that no other process can hold a lease. `crashed` returns owners that are known
+        to have crashed, so that their runs need not wait until the leases expire."""
         if alone:
             await self._deps.store.free_leases()
         await self._poll(crashed)
@@ -237,7 +237,7 @@ class Worker:
         return now, now + timedelta(seconds=self._deps.lease_seconds)
 
     async def _take_over(self, lease: Lease) -> None:
-        """A run that cannot be taken over must not keep the others from it."""
+        """Take over a claimed run. A failure here must not prevent the takeover of the others."""
         try:
             await self._end_own_driver(lease.run_id)
             driver, happened = await take_over(self._deps, lease)
@@ -251,23 +251,24 @@ class Worker:
         self._start(driver, driver.begin(happened))
 
     async def _end_own_driver(self, run_id: str) -> None:
-        """This process stood still past its own lease and has claimed the run again: its old driver ends first."""
+        """End the old driver of a run that this process has claimed a second time, after it was suspended past its own
+        lease."""
         if (driving := self.driving.get(run_id)) is not None:
             task, held_lease = driving
-            held_lease.lost(LostLease(f"Run {run_id} was taken anew by this process."))
+            held_lease.lost(LostLease(f"Run {run_id} was claimed again by this process."))
             await asyncio.wait({task})
 
     # ---- graceful shutdown ------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Begin no run from now on; what is accepted here is for other processes."""
+        """Start no further run; runs that are accepted here from now on are for other processes."""
         if self._draining_since_ns is None:
             self._draining_since_ns = self._deps.clock.monotonic_ns()
         self._takes_runs = False
         self._poll_now.set()
 
     async def close(self, grace_seconds: float = 5.0) -> None:
-        """Let runs finish for `grace_seconds` since draining began, then hand them over as their rows have them."""
+        """Let runs finish for `grace_seconds` since draining began, then release the leases of the others."""
         self.drain()
         assert self._draining_since_ns is not None
         self._backoff.cancel()

@@ -1,1 +1,1 @@
-"""The outward stream of a run: written as a numbered log, followed by any number of readers."""
+"""The event stream of a run: a numbered log that is written once and read by any number of subscribers."""

@@ -1,7 +1,7 @@
-"""Records of the outward stream, as the bytes that are stored and sent.
+"""Builds the records of a run's event stream, as the bytes that are stored and sent.
 
-One record is one server-sent event. Records that show a number carry it as `seq_id`; stop reasons and usage count
-but show none, as clients expect.
+One record is one server-sent event. A record carries its number as `seq_id`, except stop reasons and usage: these are
+numbered too, but clients expect no number in them.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def ping_record(run_id: str, seq: int, now: datetime, ping_id: str) -> str:
 
 
 def gap_record(run_id: str, first: int, last: int) -> str:
-    """Records that retention has removed: said, never skipped in silence."""
+    """The record that tells a subscriber which records retention has deleted."""
     return record({"message_type": "gap", "run_id": run_id, "first_seq_id": first, "last_seq_id": last})
 
 
 def stop_record(stop: StopReason, spent: Spent | None = None) -> str:
-    """`budget` is Holdfast's own, there only if a limit of the run made it stop."""
+    """`budget` is Holdfast's own field, present only if a limit ended the run."""
     why = {} if spent is None else {"budget": spent.to_json()}
     return record({"message_type": "stop_reason", "stop_reason": stop, **why})
 

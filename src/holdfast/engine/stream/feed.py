@@ -44,8 +44,8 @@ class Batch:
 
 @dataclass(slots=True)
 class _RecentRecords:
-    """The newest records of one run, from `first_seq` on. `done`: the run has come to rest. `closed`: nothing is added
-    here any more, and subscribers must look elsewhere."""
+    """The newest records of one run, from `first_seq` on. `done`: the run has come to rest. `closed`: no more records
+    are added here, and subscribers must read the log elsewhere."""
 
     first_seq: int = 1
     records: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _RecentRecords:
             self.first_seq += dropped
 
     def after(self, cursor: int) -> Batch | None:
-        """What comes after the cursor, which must not be before `first_seq - 1`."""
+        """The records after the cursor, which must not be before `first_seq - 1`."""
         if self.newest is not None and self.newest.first_seq == cursor + 1:
             return self.newest
         fresh = self.records[cursor + 1 - self.first_seq :]
@@ -109,7 +109,7 @@ class Feed:
         self._recent[run_id] = _RecentRecords(first_seq=last_event + 1)
 
     def publish(self, run_id: str, records: Sequence[str], *, done: bool = False) -> None:
-        """Show records that are committed."""
+        """Pass committed records to the subscribers."""
         self._bus.send("moved", run_id)
         recent = self._recent.get(run_id)
         if recent is None or recent.reader is not None:
@@ -121,7 +121,7 @@ class Feed:
             del self._recent[run_id]
 
     def close(self, run_id: str) -> None:
-        """Forget the run's records; its subscribers find out where they come from now."""
+        """Drop the run's cached records; its subscribers then find out where to read next."""
         if recent := self._recent.pop(run_id, None):
             recent.close()
 
@@ -130,8 +130,8 @@ class Feed:
     async def follow(
         self, run_id: str, after: int = 0, idle_seconds: float | None = None
     ) -> AsyncGenerator[Batch, None]:
-        """Yield everything after the cursor, then what comes, until the run rests. With `idle_seconds` an empty batch
-        is yielded whenever nothing came for so long."""
+        """Yield all records after the cursor, then new ones, until the run rests. With `idle_seconds` an empty batch is
+        yielded whenever none came for that long."""
         recent = self._subscribe(run_id)
         pages = FIRST_PAGES
         try:
@@ -165,7 +165,7 @@ class Feed:
             self._unsubscribe(run_id, recent)
 
     async def _read_page(self, run_id: str, after: int, pages: int) -> LogPage:
-        """A page of the log. While the database is down, subscribers wait: the run waits too, or goes on elsewhere."""
+        """A page of the log. While the database is down, subscribers wait and retry."""
         while True:
             try:
                 return await self._store.read_log(run_id, after, pages)
@@ -179,7 +179,7 @@ class Feed:
         return recent
 
     def _unsubscribe(self, run_id: str, recent: _RecentRecords | None) -> None:
-        """The shared reader ends with its last subscriber."""
+        """Remove a subscriber. The shared reader ends with the last one."""
         if recent is None:
             return
         recent.subscribers -= 1
@@ -198,8 +198,8 @@ class Feed:
             recent.hinted.set()
 
     async def _poll_log(self, run_id: str, recent: _RecentRecords) -> None:
-        """Read what is new after every hint, and every `POLL_SECONDS`. Anything unusual, such as a deleted run or
-        removed events, ends the reader; the subscribers then find it themselves."""
+        """Read new records after every hint, and every `POLL_SECONDS`. Anything unusual, such as a deleted run or a
+        gap, ends the reader; the subscribers then find it when they read themselves."""
         while not recent.done:
             recent.hinted.clear()
             try:

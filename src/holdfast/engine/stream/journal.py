@@ -1,8 +1,8 @@
-"""The writing end of a run's log: numbers records, stores them in pages, shows them once they are stored.
+"""Writes the event log of a run: numbers records, stores them in pages, passes them to the feed once they are stored.
 
-Pieces of a streaming reply are gathered into pages: the first piece is stored at once, later ones at most every
-`PAGE_SECONDS`, so that durability costs a small insert per page and not per token. What is gathered when a
-checkpoint comes is written in the checkpoint's own transaction.
+Deltas of a streamed reply are collected into pages: the first is stored at once, later ones at most every
+`PAGE_SECONDS`. So durability costs a small insert per page and not per token. Records that are pending at a checkpoint
+are written in the transaction of the checkpoint.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ class Journal:
 
     @property
     def next_seq(self) -> int:
-        """The number that the next record will take."""
+        """The number of the next record."""
         return self._next + len(self._gathered)
 
     def show(self, data: WireObject) -> None:
-        """Collect one record; it is stored and shown soon. After a page that could not be stored, no further record is:
-        a log has no gaps, and the next owner continues where it ends.
-        """
+        """Add one record; it is stored soon, and then shown. After a page that could not be stored, no further record
+        is stored: a log has no gaps, and the next owner of the run continues where it ends."""
         if self._deferred is not None:
             self._deferred.append(data)
             return
@@ -74,7 +73,7 @@ class Journal:
         self._feed.publish(self._held_lease.run_id, records)
 
     async def settle(self) -> tuple[int, list[str]]:
-        """Wait for a page under way and hand over what is gathered, for a checkpoint to write.
+        """Wait for a page that is being stored, and return the pending records for a checkpoint to write.
 
         Returns the number of the first record and the records; the caller appends its own and calls `written`.
         """
@@ -87,12 +86,12 @@ class Journal:
         return self._next, records
 
     def take_back(self, records: list[str]) -> None:
-        """The checkpoint was not written: what was handed over for it waits for the next one."""
+        """Called if the checkpoint was not written: its records stay pending for the next one."""
         self._gathered = records
         self._resume()
 
     def written(self, records: list[str], *, done: bool = False) -> None:
-        """A checkpoint has stored these."""
+        """Called when a checkpoint has stored these records."""
         self._next += len(records)
         self._feed.publish(self._held_lease.run_id, records, done=done)
         self._resume()

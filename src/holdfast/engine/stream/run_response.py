@@ -1,6 +1,6 @@
-"""A run's records read to their end, and the response made of them: for clients that wait, and for webhooks.
+"""Collects all records of a run into one response: for clients that wait for it, and for webhooks.
 
-Both read the log, so they can never differ.
+Both read the event log, so their responses are always equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RunResponse:
     stop_reason: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
-    gap: bool = False  # retention has removed some of it
+    gap: bool = False  # retention has deleted some records
 
     def take(self, record: str, types: Sequence[str] | None) -> None:
         data = event_records.parse(record)
@@ -39,7 +39,7 @@ class RunResponse:
                 self.messages.append(data | {"seq_id": None})
 
     def response(self) -> dict[str, Any]:
-        """In the shape of contract/wire.md, section 5.4."""
+        """The JSON body: the `LettaResponse` of the official SDKs."""
         return {
             "messages": self.messages,
             "stop_reason": self.stop_reason,
@@ -50,7 +50,7 @@ class RunResponse:
 
 
 async def read_response(batches: AsyncIterator[Batch], types: Sequence[str] | None) -> RunResponse:
-    """The response, read like any follower; returns when the run rests."""
+    """Read the records like any subscriber; returns when the run rests."""
     response = RunResponse()
     async for batch in batches:
         response.gap = response.gap or batch.gap_until is not None
@@ -60,7 +60,7 @@ async def read_response(batches: AsyncIterator[Batch], types: Sequence[str] | No
 
 
 async def read_until(store: RunStore, run_id: str, last_event: int, types: Sequence[str] | None) -> RunResponse:
-    """The response as it was when the log ended at `last_event`, whatever was added since."""
+    """The response up to the record `last_event`, without later ones."""
     response, after = RunResponse(), 0
     while after < last_event:
         page = await store.read_log(run_id, after, PAGES_PER_READ)

@@ -32,7 +32,7 @@ from holdfast.providers.encoding.turns import AssistantTurn, ResultsTurn, Spoken
 
 ORIGIN = "anthropic"  # origin of signatures; None on old messages, from when only this API had signatures
 CACHE_MARKER = {"type": "ephemeral"}
-BEGINNING = "[The conversation begins here.]"  # the API requires a user's turn first, even if there was none
+BEGINNING = "[The conversation begins here.]"  # the API requires a user's turn first, even if the conversation has none
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -94,7 +94,7 @@ def _text(text: str) -> JsonObject:
 
 
 def _assistant_blocks(parts: Iterable[Part]) -> list[JsonObject]:
-    """The model's own words. Thinking is sent back unchanged or not at all, and never another vendor's."""
+    """The model's own reply. Thinking is sent back unchanged or not at all, and never another vendor's."""
     blocks: list[JsonObject] = []
     for part in parts:
         match part:

@@ -34,7 +34,7 @@ from holdfast.providers.encoding.turns import AssistantTurn, ResultsTurn, Spoken
 from holdfast.providers.openai.quirks import unprefixed
 
 ORIGIN = "gemini"
-BEGINNING = "[The conversation begins here.]"  # the API requires a user's turn first, even if there was none
+BEGINNING = "[The conversation begins here.]"  # the API requires a user's turn first, even if the conversation has none
 UNSIGNED = "skip_thought_signature_validator"
 _BUDGETS = {"none": 0, "minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 32768}
 _LEVELS = {

@@ -248,7 +248,7 @@ class Http:
                 "along. Set the provider's base URL to where the API really is.",
             )
         if response.headers.get("content-encoding", "identity").lower() not in ("identity", ""):
-            raise ModelError("llm_error", f"{self._vendor}: {url} compressed its answer, which was not asked for.")
+            raise ModelError("llm_error", f"{self._vendor}: {url} compressed its response, which was not requested.")
         if response.status != 200:
             raise await self._error_of(response)
 

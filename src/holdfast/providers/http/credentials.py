@@ -1,4 +1,4 @@
-"""How a request proves who sends it: the `Credentials` protocol, and fixed headers for vendors with a plain key.
+"""How a request is authenticated: the `Credentials` protocol, and fixed headers for vendors with a plain key.
 
 Bedrock signs every request (`clouds.aws_signing`), and Vertex needs a token that is renewed each hour
 (`clouds.google_token`); both implement the same protocol.

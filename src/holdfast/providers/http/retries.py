@@ -98,4 +98,4 @@ def _decoded(decoder: Decoder, event: Event) -> Sequence[Delta]:
         return decoder.feed(event)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as broken:
         detail = event.data[:500].decode("utf-8", "replace")
-        raise ModelError("llm_error", "The model sent an event that makes no sense.", detail=detail) from broken
+        raise ModelError("llm_error", "The model sent an event of an unknown shape.", detail=detail) from broken

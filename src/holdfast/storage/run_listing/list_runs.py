@@ -51,8 +51,8 @@ def list_runs(connection: Connection, actor: Actor, wanted: RunFilter, page: Pag
 
 
 def _own(connection: Connection, actor: Actor, wanted: RunFilter) -> RunFilter | None:
-    """The filter with only those agents and conversations that belong to the actor's organisation; None if no run can
-    match. So the ranges of an agent or a conversation need not compare the organisation."""
+    """The filter reduced to agents and conversations of the actor's organisation; None if no run can match. So the
+    ranges of an agent or a conversation need not compare the organisation."""
     if wanted.conversation_id is not None:
         found = connection.execute(_CONVERSATION, {"id": wanted.conversation_id, "org": actor.org_id}).first()
         if found is None or (wanted.agent_ids and found.agent_id not in wanted.agent_ids):

@@ -15,7 +15,7 @@ from holdfast.storage.run_listing.ranges import Listing
 from holdfast.storage.schema.record_tables import runs
 
 SAMPLE_BELOW = "run-04"
-MIN_SAMPLE = 800  # of some 50,000 runs; a smaller sample means that all can be read
+MIN_SAMPLE = 800  # which is of some 50,000 runs; if the sample is smaller, all runs are read
 
 
 def percentile(connection: Connection, listing: Listing, percent: int) -> int | None:
@@ -32,7 +32,7 @@ def _durations(connection: Connection, listing: Listing) -> list[int]:
 
 
 def _interpolated(durations: list[int], percent: int) -> int:
-    """As Postgres's `percentile_cont` interpolates, but in whole numbers, so that nothing is lost to floats."""
+    """Interpolate like Postgres's `percentile_cont`, but in whole numbers, without rounding errors of floats."""
     place, share = divmod(percent * (len(durations) - 1), 100)
     low, high = durations[place], durations[min(place + 1, len(durations) - 1)]
     return low - (low - high) * share // 100

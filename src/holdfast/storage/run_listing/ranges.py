@@ -62,7 +62,7 @@ class Listing:
 
 
 def listing_of(connection: Connection, actor: Actor, wanted: RunFilter, order_by: str) -> Listing:
-    """What to read for a filter whose agents and conversation are known to belong to the actor's organisation."""
+    """The ranges and tests for a filter whose agents and conversation belong to the actor's organisation."""
     key = _KEYS[order_by]
     tests = [*_tests(wanted), *([runs.c.total_duration_ns.is_not(None)] if order_by == "duration" else [])]
     if wanted.run_id is not None:
@@ -132,7 +132,7 @@ def _outcome_tests(wanted: RunFilter) -> Iterator[Condition]:
 
 
 def _plain(wanted: RunFilter) -> Iterator[Condition]:
-    """What ranges say, as tests: for runs that are found in another way."""
+    """The conditions of ranges as tests on rows, for runs that are found in another way."""
     if wanted.conversation_id is not None:
         yield runs.c.conversation_id == wanted.conversation_id
     if wanted.agent_ids:
@@ -163,7 +163,7 @@ def _tests(wanted: RunFilter) -> Iterator[Condition]:
 
 
 def _steps(wanted: RunFilter, count: int) -> Iterator[Condition]:
-    """Only runs that rest have a number of steps."""
+    """The test on the number of steps; only runs that rest have one."""
     yield runs.c.stop_reason.is_not(None)
     match wanted.step_count_operator:
         case "eq":

@@ -1,4 +1,6 @@
-"""Verifies the audit log of decisions, for `holdfast audit`. It makes three checks; each finds what the others cannot:
+"""Verifies the audit log of decisions, for `holdfast audit`, by its hash chain, the ledger and a noted head hash.
+
+Three checks; each finds what the others cannot:
 
 - The hash chain: a row that was changed or removed breaks the chain from there on.
 - The ledger of tool calls: every call that needed a decision has one, for the same tool and arguments, and its status

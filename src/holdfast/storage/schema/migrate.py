@@ -72,7 +72,7 @@ def migrate(engine: Engine, to: str | None = None) -> tuple[str | None, str]:
 
 
 def _refuse_beside_older_processes(connection: Connection, goal: str) -> None:
-    """Look at the connections that Postgres has: only breaking migrations that are still to come matter."""
+    """Raise `OlderProcessRuns` if a breaking migration is still to come and older processes use this Postgres."""
     before = _version(connection) or goal
     if not (coming := [revision for revision in BREAKING if before < revision <= goal]):
         return

@@ -61,7 +61,7 @@ def _fence(values: tuple[str, ...], after: RunStatus) -> Any:
 
 
 def may_become(after: RunStatus) -> ColumnElement[bool]:
-    """The run's status may change to this one. That of a completed run may only while it waits for a person."""
+    """The condition that a run may change to this status. A completed run may only while it waits for a person."""
     if not (sources := sources_of(after)):
         raise Broken(f"A run cannot become {after}.")
     waits_for_person = and_(runs.c.status == "completed", runs.c.stop_reason == "requires_approval")

@@ -94,7 +94,7 @@ def exceeds_disk(scratch: str, open_files: OpenFiles, max_bytes: int, max_files:
 
 def written_bytes(pids: Iterable[int]) -> int:
     """What these processes have written to the disk so far, with their children that were waited for. A process that
-    has ended and was not waited for yet is still there to be asked."""
+    has ended but was not waited for yet can still be read."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/io", "rb") as file:

@@ -16,7 +16,7 @@ import httpx2
 from holdfast.ports.outbound import AddressBook
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
-# An answer is parsed on the event loop. Each of its JSON values but the first of a list comes after a comma.
+# A response is parsed on the event loop. Each of its JSON values but the first of a list comes after a comma.
 MAX_VALUES = 200_000
 CONNECT_SECONDS = 15.0
 
@@ -55,7 +55,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
             self._on_refusal(request.method, response.status_code)
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
-            raise Unreadable("its answer is compressed, which was not asked for")
+            raise Unreadable("its response is compressed, which was not requested")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         of_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = _LimitedStream(response.stream, of_events)

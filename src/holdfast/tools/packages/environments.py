@@ -114,7 +114,7 @@ class Environments:
             limit = f"{self.max_bytes:,} bytes or {ENVIRONMENT_FILES:,} files"
             raise InstallFailed(
                 f"the packages of tools take more than {limit} on this server. Its operator can remove folders from "
-                f"{self._folder}; those that are needed are built again."
+                f"{self._folder}; environments that are still needed are built again."
             )
 
     async def _install_into(self, environment: Path, requirements: tuple[str, ...]) -> None:

@@ -102,7 +102,7 @@ def _replace_secrets(text: str, spellings: list[_Spelling]) -> str:
 
 
 def _mark(text: str, spelling: _Spelling, secret: bytearray, names: dict[int, str]) -> None:
-    """Mark all places where the secret is spelled so. What a longer spelling has marked is not looked at again."""
+    """Mark all occurrences of this spelling. Places that a longer spelling has marked completely are skipped."""
     length = len(spelling.text)
     at = text.find(spelling.text)
     while at >= 0:
