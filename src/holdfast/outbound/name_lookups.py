@@ -1,4 +1,4 @@
-"""Looks up host names on threads of its own, so that names that users give cannot delay the lookups of others.
+"""Looks up host names (DNS) on separate threads, so that names given by users cannot delay other lookups.
 
 The event loop has a few threads for lookups, shared by the whole process, and a name server that does not answer keeps
 one busy for ten seconds or more; no timeout frees it. So each client that resolves names of users has `NameLookups` of

@@ -1,4 +1,4 @@
-"""Changes to a conversation outside of any run: preview its context, compact it, recompile its system message.
+"""Serves requests about a conversation outside of any run: preview, compact, recompile the system message.
 
 Each change is refused while a run is active in the conversation, and is written in one transaction that compares the
 version.

@@ -1,4 +1,4 @@
-"""The built-in tool `run_code`: run a program that the model wrote in the sandbox, and return what it prints.
+"""The built-in tool `run_code`: runs a Python program of the model in the sandbox and returns its output.
 
 The program gets none of the agent's secrets, because the model that writes it could have it print them.
 """

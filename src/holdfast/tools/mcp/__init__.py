@@ -1,4 +1,4 @@
-"""Tools that MCP servers offer. Start with `toolbox`.
+"""Calls tools on MCP servers: addresses, sessions, guarded HTTP, results. Start with `toolbox`.
 
 `server_address` determines where a call goes and with which headers, `connections` keeps sessions open between calls,
 and `protocol`, `guarded_http` and `results` are the only modules that use the official `mcp` package. Importing that
