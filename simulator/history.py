@@ -119,12 +119,12 @@ class History:
             await asyncio.sleep(0.5)
         node = self.random.choice(self.nodes)
         answer: asyncio.Future[T] = self.loop.create_future()
-        node.waiting.add(answer)
+        node.waiting[answer] = None
         self.loop.spawn(node, _answer(answer, make(node)))
         try:
             await asyncio.wait({answer}, timeout=timeout_seconds)
         finally:
-            node.waiting.discard(answer)
+            node.waiting.pop(answer, None)
         if not answer.done():
             raise NoResponse(node.name)
         return answer.result()

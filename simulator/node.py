@@ -69,7 +69,8 @@ class Node(Process):
     ) -> None:
         super().__init__(name)
         self.opening: asyncio.Task[None] | None = None
-        self.waiting: set[asyncio.Future[Any]] = set()
+        # The responses that clients wait for. A set of futures would have the order of their memory addresses.
+        self.waiting: dict[asyncio.Future[Any], None] = {}
         self.bus = SimBus(net, self, others)
         self.wire = SimRunStore(net, self)
         self.works = most_runs > 0

@@ -176,8 +176,9 @@ async def test_whoever_takes_over_a_run_knows_what_its_compaction_cost(database_
         house.model.script(Hang())
         run = await house.start(conversation, "go on", budget={"max_tokens": 5_060})
         await house.model_called(6)
-    async with opened(database_url) as house:
-        house.model.script(Say("after"), Count(Usage(100, 10)))
+    async with opened(database_url, sweep=False) as house:
+        house.model.script(Say("after"), Count(Usage(100, 10)))  # before the engine takes over the run
+        await house.engine.open(alone=True)
         (usage,) = [r for r in await house.records(run.id) if r["message_type"] == "usage_statistics"]
         assert usage["total_tokens"] == 5_160
         assert usage["step_count"] == 1

@@ -27,7 +27,6 @@ import contextlib
 import gc
 import json
 import os
-import resource
 import select
 import socket
 import sys
@@ -308,7 +307,7 @@ class Zygote:
         """A cell has ended. Make sure that none of its processes are left, then report how it ended."""
         self._poll.unregister(pidfd)
         child = self._children[pidfd]
-        status, usage = self._kill_and_wait(child)
+        status, cpu_seconds = self._kill_and_wait(child)
         del self._children[pidfd]
         os.close(pidfd)
         if self._confinement.tier != "A":
@@ -317,15 +316,15 @@ class Zygote:
             "ended": child.pid,
             "status": status,
             "limit": child.limit,
-            "cpu_seconds": usage.ru_utime + usage.ru_stime,
+            "cpu_seconds": cpu_seconds,
         }
         with contextlib.suppress(OSError):
             _send(self._server, report)
         if child.mounts is not None:
             os.close(child.mounts)
 
-    def _kill_and_wait(self, child: _Child) -> tuple[int, resource.struct_rusage]:
-        """Kill what is left of the cell; returns its wait status and resource usage.
+    def _kill_and_wait(self, child: _Child) -> tuple[int, float]:
+        """Kill what is left of the cell; returns its wait status and the CPU time that counts for its limit.
 
         In tier A the exit of a pid namespace's first process ends all others in it. In the other tiers the call is one
         process group. It is killed while its dead leader is not yet reaped, so that the number cannot be reused;
@@ -333,10 +332,11 @@ class Zygote:
         """
         if self._confinement.tier != "A":
             linux.kill_group(child.pid)
-        _pid, status, usage = os.wait4(child.pid, 0)
+        cpu_seconds = linux.cpu_limit_seconds_used(child.pid)
+        _pid, status = os.waitpid(child.pid, 0)
         while self._confinement.tier != "A":
             try:
                 os.waitpid(-child.pid, 0)
             except ChildProcessError:
                 break
-        return status, usage
+        return status, cpu_seconds

@@ -24,7 +24,8 @@ from holdfast.tools.inside import linux
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a cell ended. `limit` is the limit for which the zygote killed it."""
+    """How a cell ended. `limit` is the limit for which the zygote killed it; `cpu_seconds` is the CPU time of its first
+    process, as the kernel counts it for the CPU limit."""
 
     status: int
     limit: str | None = None

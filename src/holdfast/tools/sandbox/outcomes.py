@@ -21,9 +21,6 @@ from holdfast.tools.inside import result_frame
 from holdfast.tools.inside.confinement import DISK_BYTES
 from holdfast.tools.sandbox.cell_handle import Ended
 
-# The kernel enforces the CPU limit by timer ticks but reports the time used more precisely, so the two differ a little.
-CPU_TIME_TOLERANCE = 0.8
-
 
 def failed(job: ToolJob, what: str) -> ToolOutcome:
     """An error of the server, in the format of all tool errors."""
@@ -64,7 +61,7 @@ def _no_result(job: ToolJob, ended: Ended | None) -> str:
     if ended.limit == "unmeasurable":
         return "the memory and the files of the tool could not be measured, and it was killed"
     code = os.waitstatus_to_exitcode(ended.status)
-    if code == -signal.SIGKILL and ended.cpu_seconds >= job.limits.cpu_seconds * CPU_TIME_TOLERANCE:
+    if code == -signal.SIGKILL and ended.cpu_seconds >= job.limits.cpu_seconds:
         return f"the tool used more than {job.limits.cpu_seconds} seconds of processor time and was killed"
     if code < 0:
         return f"tool ended without a result (killed by {_signal_name(-code)})"
