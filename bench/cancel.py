@@ -15,11 +15,12 @@ from contextlib import suppress
 
 from bench.clients import HoldfastClient, message, new_session
 from bench.results import Bar, Row
-from bench.sampling import Setting, percentile, processes_named, until
+from bench.sampling import Setting, percentile, processes_named
 from bench.stage import database, model_environment
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Call, Hang, Say
 from holdfast.testing.server import ServerProcess
+from holdfast.testing.waiting import async_until
 
 ROUNDS = 100
 QUICK_ROUNDS = 20
@@ -78,7 +79,7 @@ async def _cancel_stream(client: HoldfastClient, model: ModelServer, number: int
 async def _cancel_tool(client: HoldfastClient, model: ModelServer, agent_id: str, mark: str) -> float:
     model.script(Call("keep_watch", {"mark": mark}))
     turn = asyncio.create_task(client.send(agent_id, "Watch."))
-    await until(lambda: len(processes_named(mark)) == 2)
+    await async_until(lambda: len(processes_named(mark)) == 2, poll_seconds=0.001)
     gone = [_gone(pid) for pid in processes_named(mark)]
     began = time.monotonic()
     cancel = asyncio.create_task(client.call("POST", f"/v1/agents/{agent_id}/messages/cancel", {}))

@@ -6,7 +6,6 @@ the ratio of the medians stays the same.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import os
@@ -50,15 +49,6 @@ async def timed(work: Awaitable[object]) -> float:
     began = time.perf_counter()
     await work
     return time.perf_counter() - began
-
-
-async def until(condition: Callable[[], bool], *, seconds: float = 10.0, step_seconds: float = 0.001) -> None:
-    """Wait for something that only polling can see."""
-    async with asyncio.timeout(seconds):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(step_seconds)
 
 
 def median_ms(samples: Sequence[float]) -> float:

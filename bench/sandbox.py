@@ -16,8 +16,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.results import Bar, Row
-from bench.sampling import Setting, interleaved, median_ms, percentile, processes_named, resident_bytes, timed, until
+from bench.sampling import Setting, interleaved, median_ms, percentile, processes_named, resident_bytes, timed
 from holdfast.ports.toolbox import ToolJob
+from holdfast.testing.waiting import async_until
 from holdfast.tools.inside import linux
 from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
@@ -126,7 +127,7 @@ async def _kill(toolbox: ProcessToolbox, number: int) -> float:
     """The time from the cancel until the call has returned; after that none of its processes is alive."""
     mark = f"esc-{os.getpid() % 1000}-{number}"
     call = asyncio.create_task(toolbox.run(ToolJob("call", "escape", ESCAPERS, {"mark": mark}, "key")))
-    await until(lambda: len(processes_named(mark)) == 10)
+    await async_until(lambda: len(processes_named(mark)) == 10, poll_seconds=0.001)
     began = time.perf_counter()
     call.cancel()
     await asyncio.wait([call])

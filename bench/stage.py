@@ -106,7 +106,7 @@ def database(asked: str) -> Iterator[tuple[str, str]]:
         yield asked, asked
 
 
-async def answers(client: ProxyClient, seconds: float = 10.0) -> None:
+async def answers(client: ProxyClient, seconds: float = 60.0) -> None:
     """Wait until the proxy responds."""
     async with asyncio.timeout(seconds):
         while True:

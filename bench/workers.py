@@ -19,12 +19,13 @@ import psycopg
 
 from bench.clients import HoldfastClient, message, new_session
 from bench.results import Bar, Row
-from bench.sampling import Setting, interleaved, median_ms, percentile, until
+from bench.sampling import Setting, interleaved, median_ms, percentile
 from bench.stage import model_environment
 from holdfast.testing.model_server import ModelServer, Received
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.script import Hang, Say
 from holdfast.testing.server import ServerProcess, WorkerProcess
+from holdfast.testing.waiting import async_until
 
 ROUNDS, QUICK_ROUNDS = 150, 30
 CANCELS, QUICK_CANCELS = 100, 20
@@ -98,7 +99,7 @@ async def _begun(site: Site, session: aiohttp.ClientSession, agent_id: str) -> s
     async with session.post(f"{site.api.url}/v1/agents/{agent_id}/messages", data=body) as response:
         line = await response.content.readline()
         run_id = str(orjson.loads(line.removeprefix(b"data: "))["run_id"])
-    await until(lambda: len(site.model.received) > before)
+    await async_until(lambda: len(site.model.received) > before, poll_seconds=0.001)
     return run_id
 
 
@@ -123,7 +124,7 @@ async def _cancel(site: Site, session: aiohttp.ClientSession, setting: Setting) 
 
 
 async def _disconnected(hanging: Received) -> float:
-    await until(lambda: hanging.disconnected_at is not None)
+    await async_until(lambda: hanging.disconnected_at is not None, poll_seconds=0.001)
     assert hanging.disconnected_at is not None
     return hanging.disconnected_at
 

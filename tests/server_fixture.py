@@ -52,11 +52,13 @@ def model_server_url() -> Iterator[str]:
     process = subprocess.Popen(
         [sys.executable, "-m", "holdfast.testing.model_server", "--port", "0"], stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    yield line.strip().split()[-1].rstrip("/")
-    process.kill()
-    process.wait()
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        yield line.strip().split()[-1].rstrip("/")
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])

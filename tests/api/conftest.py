@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 
 import httpx
 import pytest
@@ -21,9 +20,10 @@ from holdfast.api.app import make_app
 from holdfast.app import http_app_of, opened
 from holdfast.settings import Settings
 from holdfast.testing.model_server import ModelServer
+from holdfast.testing.waiting import until
 
 MODEL = "demo/rehearsal"
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 
 
 @contextmanager
@@ -41,11 +41,8 @@ def serving(database_url: str, data_dir: Path, **more: str) -> Iterator[str]:
     thread = threading.Thread(target=_serve, args=(app, Settings.from_environment(environment), starting), daemon=True)
     thread.start()
     server = starting.result(START_SECONDS)
-    deadline = monotonic() + START_SECONDS
-    while not server.started:
-        assert thread.is_alive(), "the server did not start"
-        assert monotonic() < deadline, "the server took too long to start"
-        sleep(0.005)
+    until(lambda: server.started or not thread.is_alive(), "the server's start")
+    assert server.started, "the server did not start"
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"

@@ -23,6 +23,7 @@ from holdfast.api.http.limits import (
 )
 from holdfast.testing import watchdog
 from holdfast.testing.server import ServerProcess
+from holdfast.testing.waiting import until
 from server_fixture import Served
 
 JSON = {"content-type": "application/json"}
@@ -214,9 +215,7 @@ def test_the_watchdog_would_have_seen_a_stall(tmp_path: Path) -> None:
     dog = watchdog.Watchdog(report)
     watchdog.armed_by(report).touch()
     dog.start()
-    deadline = time.monotonic() + 10
-    while not dog.armed and time.monotonic() < deadline:
-        time.sleep(0.001)
+    until(lambda: dog.armed)
     dog.run(_compute_for, 0.1)
     dog.run(time.sleep, 1.2)
     dog.run(time.sleep, 0.2)

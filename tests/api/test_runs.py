@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from holdfast.testing.server import ServerProcess
+from holdfast.testing.waiting import until
 from server_fixture import Served
 
 PATIENCE_SECONDS = 20
@@ -199,11 +200,8 @@ def test_a_callback_to_a_private_address_is_never_sent_and_says_why(served: Serv
     agent_id = new_agent(http)
     run = http.post(f"/v1/agents/{agent_id}/messages/async", json=say("/say done", callback_url=url)).json()
     http.post(f"/v1/runs/{run['id']}/stream", json={})
-    for _ in range(PATIENCE_SECONDS * 10):
-        shown = http.get(f"/v1/runs/{run['id']}").json()
-        if shown["callback_sent_at"]:
-            break
-        threading.Event().wait(0.1)
+    until(lambda: http.get(f"/v1/runs/{run['id']}").json()["callback_sent_at"], "the callback")
+    shown = http.get(f"/v1/runs/{run['id']}").json()
     assert "is not a public address" in shown["callback_error"]
     assert shown["callback_status_code"] is None
     assert got.empty()

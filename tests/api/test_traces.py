@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import httpx
@@ -17,6 +16,7 @@ from holdfast.engine.chores.tracing import MAX_BODY_BYTES
 from holdfast.storage.sql.database import make_engine
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Call, Fail, Hang, Say, Think
+from holdfast.testing.waiting import until
 
 OPENAI = "openai-proxy/gpt-4o-mini"
 ANTHROPIC = "anthropic/claude-sonnet-4-5"
@@ -94,10 +94,7 @@ def test_a_call_that_was_cut_off_says_so(client: Letta, vendor: ModelServer) -> 
     agent = agent_of(client)
     vendor.script(Say("Half"), Hang())
     run = client.agents.messages.create_async(agent, messages=[{"role": "user", "content": "hi"}])
-    deadline = monotonic() + PATIENCE_SECONDS
-    while not vendor.received:
-        assert monotonic() < deadline
-        sleep(0.01)
+    until(lambda: vendor.received)
     client.agents.messages.cancel(agent, run_ids=[run.id])
     (row,) = client.runs.trace.retrieve(run.id)
     assert row["response_json"] == {"interrupted": True}

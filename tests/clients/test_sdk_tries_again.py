@@ -9,8 +9,8 @@ import pytest
 from letta_client import APIStatusError, Letta
 
 from holdfast.testing.server import ServerProcess
+from holdfast.testing.waiting import until
 from server_fixture import Served
-from waiting import until
 
 EFFECT = '''
 def leave_a_mark() -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import time
 from typing import Any
 
 import httpx
 
+from holdfast.testing.waiting import until
 from server_fixture import Served
 
 WORDS = 3_000
@@ -31,13 +31,14 @@ def streamed(background: bool = False) -> dict[str, Any]:
 
 def rested(served: Served, run_id: str) -> dict[str, Any]:
     """Wait until the run has ended or waits, and return it."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
+
+    def rested_run() -> dict[str, Any] | None:
         run: dict[str, Any] = httpx.get(f"{served.url}/v1/runs/{run_id}").json()
-        if run["status"] not in ("created", "running"):
-            return run
-        time.sleep(0.05)
-    raise AssertionError(f"run {run_id} did not come to rest")
+        return None if run["status"] in ("created", "running") else run
+
+    run = until(rested_run, f"the end of run {run_id}")
+    assert run is not None
+    return run
 
 
 def unread(served: Served, path: str, body: dict[str, Any]) -> socket.socket:

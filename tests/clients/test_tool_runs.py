@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import uuid
 from pathlib import Path
@@ -12,8 +11,9 @@ import httpx
 import pytest
 from letta_client import ConflictError, Letta, NotFoundError, PermissionDeniedError
 
+from holdfast.testing.waiting import until
 from server_fixture import Served
-from tools.processes import processes_named, until
+from tools.processes import processes_named
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ECHO = '''
@@ -222,8 +222,8 @@ def test_a_tool_run_by_hand_dies_when_the_client_hangs_up(client: Letta, served:
         lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in asked.headers.items())]
         with socket.create_connection((server.host, server.port or 80)) as line:
             line.sendall("\r\n".join([*lines, "", ""]).encode() + asked.content)
-            asyncio.run(until(lambda: bool(processes_named(mark)), 30))
-        asyncio.run(until(lambda: not processes_named(mark), 30))
+            until(lambda: processes_named(mark))
+        until(lambda: not processes_named(mark), seconds=30)
 
 
 def test_the_schema_of_a_source_is_told(http: httpx.Client) -> None:

@@ -6,7 +6,6 @@ tools run as the same user, and only namespaces or landlock separate them from i
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import tempfile
@@ -18,8 +17,9 @@ import pytest
 
 import denied
 from denied import SOMEBODY
+from holdfast.testing.waiting import until
 from server_fixture import StartedAnew
-from tools.processes import processes_named, unique_process_name, until
+from tools.processes import END_SECONDS, processes_named, unique_process_name
 
 ATTACKS = '''
 def attack(folder: str, pid: int, mark: str) -> dict:
@@ -102,6 +102,6 @@ def test_files_and_processes_are_out_of_reach_though_the_user_is_the_same(place:
         ran = http.post("/v1/tools/run", json={"source_code": ATTACKS, "args": args}).json()
         assert ran["status"] == "success", (ran, tier)
         assert json.loads(ran["tool_return"])["done"] == []
-        asyncio.run(until(lambda: processes_named(mark) == []))
+        until(lambda: processes_named(mark) == [], seconds=END_SECONDS)
         assert not (folder / "mark").exists()
         assert http.get("/v1/tools/").status_code == 200

@@ -50,7 +50,7 @@ from holdfast.core.state import (
 )
 from holdfast.core.tools.tool_rules import parse_rule
 from holdfast.providers.encoding.turns import AssistantTurn, ResultsTurn, SpokenTurn, Turn, turns
-from holdfast.testing.request_reading import as_messages, unpaired
+from holdfast.testing.wire_formats.request_reading import as_messages, unpaired
 
 TOOLS = ("look", "pay", "send", "count")
 

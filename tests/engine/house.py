@@ -40,6 +40,7 @@ from holdfast.storage.runs.run_store import SqlRunStore
 from holdfast.storage.schema.migrate import migrate
 from holdfast.storage.sql.database import Database
 from holdfast.testing.scripted_model import ScriptedModel
+from holdfast.testing.waiting import async_until
 from holdfast.tools.builtin.memory_search import Recall
 from holdfast.tools.builtin.toolbox import Builtins
 from holdfast.tools.builtin.web import Web
@@ -56,12 +57,35 @@ def {name}(text: str = "") -> str:
 '''
 
 
+@dataclass
+class BlockedTool:
+    """A tool that runs until `may_end` is set or it is killed."""
+
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, job: ToolJob) -> str:
+        self.begun.set()
+        try:
+            await self.may_end.wait()
+        finally:
+            self.ended.set()
+        return "waited"
+
+
 class Functions:
     """A toolbox whose tools are functions of the test; it remembers every call."""
 
     def __init__(self) -> None:
         self.does: dict[str, Callable[[ToolJob], Awaitable[str | ToolOutcome]]] = {}
         self.calls: list[ToolJob] = []
+
+    def block(self, name: str) -> BlockedTool:
+        """Let this tool wait."""
+        tool = BlockedTool()
+        self.does[name] = tool
+        return tool
 
     async def run(self, job: ToolJob) -> ToolOutcome:
         self.calls.append(job)
@@ -122,8 +146,7 @@ class House:
 
     async def model_called(self, times: int) -> None:
         """Wait until the model has been called so often."""
-        while len(self.model.requests) < times:  # noqa: ASYNC110 - the scripted model has no event for this
-            await asyncio.sleep(0)
+        await async_until(lambda: len(self.model.requests) >= times, f"call {times} of the model", poll_seconds=0)
 
     async def kinds(self, conversation_id: str) -> list[str]:
         """The conversation's messages, by kind."""

@@ -14,6 +14,7 @@ from holdfast.engine.stream import event_records, feed
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.retention import SqlOldEvents
 from holdfast.testing.script import Call, Hang, Say
+from holdfast.testing.waiting import until_found
 
 SUBSCRIBERS = 1_000
 
@@ -47,8 +48,11 @@ async def test_all_of_a_thousand_see_the_same_bytes_and_who_does_not_read_costs_
             asyncio.create_task(bytes_of(house, run.id, pause_until=None if number % 5 else over))
             for number in range(SUBSCRIBERS)
         ]
-        while (await house.history.run(DEFAULT_ACTOR, run.id)).status == "running":  # noqa: ASYNC110 - by its row alone
-            await asyncio.sleep(0.01)
+
+        async def run_ended() -> bool:
+            return (await house.history.run(DEFAULT_ACTOR, run.id)).status != "running"
+
+        await until_found(run_ended)
         assert not over.is_set()
         over.set()
         live = await asyncio.gather(*readers)
@@ -57,17 +61,16 @@ async def test_all_of_a_thousand_see_the_same_bytes_and_who_does_not_read_costs_
         assert set(live) == {replay}
 
 
-async def test_a_stream_taken_up_anywhere_ends_with_the_same_bytes(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Say("one two three four five"))
-        run = await house.start(conversation, stream_tokens=True)
-        whole = [f"{record}\n\n" for record in (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]]
-        assert whole[-1] == event_records.DONE
-        for cursor in range(1, len(whole)):
-            ping, *rest = (await bytes_of(house, run.id, cursor)).decode().split("\n\n")[:-1]
-            assert event_records.parse(ping)["message_type"] == "ping"
-            assert [f"{record}\n\n" for record in rest] == whole[cursor:]
+async def test_a_stream_taken_up_anywhere_ends_with_the_same_bytes(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Say("one two three four five"))
+    run = await house.start(conversation, stream_tokens=True)
+    whole = [f"{record}\n\n" for record in (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]]
+    assert whole[-1] == event_records.DONE
+    for cursor in range(1, len(whole)):
+        ping, *rest = (await bytes_of(house, run.id, cursor)).decode().split("\n\n")[:-1]
+        assert event_records.parse(ping)["message_type"] == "ping"
+        assert [f"{record}\n\n" for record in rest] == whole[cursor:]
 
 
 async def test_a_silent_run_is_heard_to_be_alive(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,15 +89,14 @@ async def test_a_silent_run_is_heard_to_be_alive(database_url: str, monkeypatch:
         assert [r["message_type"] for r in await house.records(run.id)] == ["ping", "stop_reason"]
 
 
-async def test_a_subscriber_is_told_of_the_gap_and_then_sees_the_rest(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Say("one two three four"))
-        run = await house.start(conversation, stream_tokens=True)
-        whole = (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]
-        later = house.deps.clock.now() + timedelta(days=8)
-        assert await SqlOldEvents(house.database).drop_events(later, 1) == 1
-        gap, *rest = (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]
-        said = event_records.parse(gap)
-        assert (said["message_type"], said["first_seq_id"]) == ("gap", 1)
-        assert rest == whole[said["last_seq_id"] :]
+async def test_a_subscriber_is_told_of_the_gap_and_then_sees_the_rest(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Say("one two three four"))
+    run = await house.start(conversation, stream_tokens=True)
+    whole = (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]
+    later = house.deps.clock.now() + timedelta(days=8)
+    assert await SqlOldEvents(house.database).drop_events(later, 1) == 1
+    gap, *rest = (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]
+    said = event_records.parse(gap)
+    assert (said["message_type"], said["first_seq_id"]) == ("gap", 1)
+    assert rest == whole[said["last_seq_id"] :]

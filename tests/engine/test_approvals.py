@@ -42,70 +42,66 @@ async def last_returns(house: House, conversation: str) -> dict[str, str]:
     return {result.call_id: plain_text(result.content) for result in found[-1].results}
 
 
-async def test_a_batch_is_decided_one_by_one_and_goes_on_with_the_last(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(*(Call("pay", {"text": str(n)}, id=f"c{n}") for n in range(3)))
-        await house.finished(conversation)
-        one, two, three = await waiting(house)
-        first = await say(house, three, Approval("c2", False, "no"))
-        assert first.stop_reason == "requires_approval"
-        await say(house, one, Approval("c0", True))
-        assert house.toolbox.calls == []
-        house.model.script(Say("done"))
-        last = await say(house, two, ToolResult("c1", "success", "by hand"))
-        await house.records(last.id)
-        assert [job.arguments["text"] for job in house.toolbox.calls] == ["0"]
-        assert list(await last_returns(house, conversation)) == ["c1", "c2", "c0"]
+async def test_a_batch_is_decided_one_by_one_and_goes_on_with_the_last(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(*(Call("pay", {"text": str(n)}, id=f"c{n}") for n in range(3)))
+    await house.finished(conversation)
+    one, two, three = await waiting(house)
+    first = await say(house, three, Approval("c2", False, "no"))
+    assert first.stop_reason == "requires_approval"
+    await say(house, one, Approval("c0", True))
+    assert house.toolbox.calls == []
+    house.model.script(Say("done"))
+    last = await say(house, two, ToolResult("c1", "success", "by hand"))
+    await house.records(last.id)
+    assert [job.arguments["text"] for job in house.toolbox.calls] == ["0"]
+    assert list(await last_returns(house, conversation)) == ["c1", "c2", "c0"]
 
 
-async def test_of_many_racing_decisions_one_wins(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        await house.finished(conversation)
-        (asked,) = await waiting(house)
-        house.model.script(Say("paid"))
-        answers = [Approval("c1", number % 2 == 0, str(number)) for number in range(1000)]
-        outcomes = await asyncio.gather(*(say(house, asked, a) for a in answers), return_exceptions=True)
-        won = [o for o in outcomes if isinstance(o, Run)]
-        assert len(won) == 1
-        assert all(isinstance(o, Conflict) for o in outcomes if not isinstance(o, Run))
-        await house.records(won[0].id)
-        assert len(house.toolbox.calls) <= 1
-        with pytest.raises(AlreadyDecided):
-            await say(house, (await inbox(house).store.get(DEFAULT_ACTOR, asked.id)), Approval("c1", True))
+async def test_of_many_racing_decisions_one_wins(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    await house.finished(conversation)
+    (asked,) = await waiting(house)
+    house.model.script(Say("paid"))
+    answers = [Approval("c1", number % 2 == 0, str(number)) for number in range(1000)]
+    outcomes = await asyncio.gather(*(say(house, asked, a) for a in answers), return_exceptions=True)
+    won = [o for o in outcomes if isinstance(o, Run)]
+    assert len(won) == 1
+    assert all(isinstance(o, Conflict) for o in outcomes if not isinstance(o, Run))
+    await house.records(won[0].id)
+    assert len(house.toolbox.calls) <= 1
+    with pytest.raises(AlreadyDecided):
+        await say(house, (await inbox(house).store.get(DEFAULT_ACTOR, asked.id)), Approval("c1", True))
 
 
-async def test_edited_arguments_are_run_and_everybody_is_told(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", {"text": "100"}, id="c1"))
-        await house.finished(conversation)
-        with pytest.raises(Invalid, match="do not fit"):
-            await house.start(conversation, "", answers=(Approval("c1", True, None, '{"text": 5, "x": 1}'),))
-        house.model.script(Say("ok"))
-        await house.finished(conversation, "", answers=(Approval("c1", True, "less", '{"text": "10"}'),))
-        assert house.toolbox.calls[0].arguments == {"text": "10"}
-        assert 'This call ran with: {"text": "10"}' in (await last_returns(house, conversation))["c1"]
-        found = await inbox(house).store.listing(DEFAULT_ACTOR, ApprovalFilter(waiting=False), Page())
-        assert found[0].edited == '{"text": "10"}'
-        assert found[0].call.arguments == '{"text":"100"}'
-        assert found[0].decision is not None
-        assert (found[0].decision.kind, found[0].decision.decided_by) == ("edited", DEFAULT_ACTOR.user_id)
+async def test_edited_arguments_are_run_and_everybody_is_told(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", {"text": "100"}, id="c1"))
+    await house.finished(conversation)
+    with pytest.raises(Invalid, match="do not fit"):
+        await house.start(conversation, "", answers=(Approval("c1", True, None, '{"text": 5, "x": 1}'),))
+    house.model.script(Say("ok"))
+    await house.finished(conversation, "", answers=(Approval("c1", True, "less", '{"text": "10"}'),))
+    assert house.toolbox.calls[0].arguments == {"text": "10"}
+    assert 'This call ran with: {"text": "10"}' in (await last_returns(house, conversation))["c1"]
+    found = await inbox(house).store.listing(DEFAULT_ACTOR, ApprovalFilter(waiting=False), Page())
+    assert found[0].edited == '{"text": "10"}'
+    assert found[0].call.arguments == '{"text":"100"}'
+    assert found[0].decision is not None
+    assert (found[0].decision.kind, found[0].decision.decided_by) == ("edited", DEFAULT_ACTOR.user_id)
 
 
-async def test_a_tool_that_changed_after_the_request_does_not_run(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        await house.finished(conversation)
-        source = TOOL.format(name="pay").replace("return text", 'return "twice"')
-        await house.tools.put(DEFAULT_ACTOR, {"source_code": source, "default_requires_approval": True})
-        house.model.script(Say("oh"))
-        await house.finished(conversation, "", answers=(Approval("c1", True),))
-        assert house.toolbox.calls == []
-        assert "was changed after approval was asked for" in (await last_returns(house, conversation))["c1"]
+async def test_a_tool_that_changed_after_the_request_does_not_run(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    await house.finished(conversation)
+    source = TOOL.format(name="pay").replace("return text", 'return "twice"')
+    await house.tools.put(DEFAULT_ACTOR, {"source_code": source, "default_requires_approval": True})
+    house.model.script(Say("oh"))
+    await house.finished(conversation, "", answers=(Approval("c1", True),))
+    assert house.toolbox.calls == []
+    assert "was changed after approval was asked for" in (await last_returns(house, conversation))["c1"]
 
 
 async def test_a_policy_allows_small_amounts_asks_for_others_and_denies_some(database_url: str) -> None:
@@ -128,23 +124,22 @@ async def test_a_policy_allows_small_amounts_asks_for_others_and_denies_some(dat
         assert made == {("c1", "allowed", "policy:small"), ("c2", "refused", "policy:evil")}
 
 
-async def test_what_was_allowed_for_the_conversation_is_not_asked_again_until_revoked(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", {"text": "a"}, id="c1"))
-        await house.finished(conversation)
-        house.model.script(Say("ok"))
-        (asked,) = await waiting(house)
-        await house.records((await say(house, asked, Approval("c1", True), remember="arguments")).id)
-        house.model.script(Call("pay", {"text": "a"}, id="c2"))
-        house.model.script(Call("pay", {"text": "b"}, id="c3"))
-        assert (await house.finished(conversation)).stop_reason == "requires_approval"
-        assert [job.call_id for job in house.toolbox.calls] == ["c1", "c2"]
-        await house.engine.cancel((await house.history.open_runs(DEFAULT_ACTOR))[0])
-        (kept,) = await inbox(house).store.allowances(DEFAULT_ACTOR, Page())
-        await inbox(house).store.revoke(DEFAULT_ACTOR, kept.id)
-        house.model.script(Call("pay", {"text": "a"}, id="c4"))
-        assert (await house.finished(conversation)).stop_reason == "requires_approval"
+async def test_what_was_allowed_for_the_conversation_is_not_asked_again_until_revoked(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", {"text": "a"}, id="c1"))
+    await house.finished(conversation)
+    house.model.script(Say("ok"))
+    (asked,) = await waiting(house)
+    await house.records((await say(house, asked, Approval("c1", True), remember="arguments")).id)
+    house.model.script(Call("pay", {"text": "a"}, id="c2"))
+    house.model.script(Call("pay", {"text": "b"}, id="c3"))
+    assert (await house.finished(conversation)).stop_reason == "requires_approval"
+    assert [job.call_id for job in house.toolbox.calls] == ["c1", "c2"]
+    await house.engine.cancel((await house.history.open_runs(DEFAULT_ACTOR))[0])
+    (kept,) = await inbox(house).store.allowances(DEFAULT_ACTOR, Page())
+    await inbox(house).store.revoke(DEFAULT_ACTOR, kept.id)
+    house.model.script(Call("pay", {"text": "a"}, id="c4"))
+    assert (await house.finished(conversation)).stop_reason == "requires_approval"
 
 
 async def expiring(house: House) -> ApprovalExpiry:
@@ -189,73 +184,68 @@ def _of(conversation: str) -> Any:
 # ---- a message while something is pending or running
 
 
-async def test_a_message_can_deny_what_waits_and_go_on(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        await house.finished(conversation)
-        house.model.script(Say("never mind then"))
-        run = await house.finished(conversation, "forget it", when_busy="deny_and_continue")
-        assert run.stop_reason == "end_turn"
-        assert house.toolbox.calls == []
-        assert (await house.kinds(conversation))[-4:] == ["ApprovalResponse", "ToolReturns", "User", "Assistant"]
+async def test_a_message_can_deny_what_waits_and_go_on(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    await house.finished(conversation)
+    house.model.script(Say("never mind then"))
+    run = await house.finished(conversation, "forget it", when_busy="deny_and_continue")
+    assert run.stop_reason == "end_turn"
+    assert house.toolbox.calls == []
+    assert (await house.kinds(conversation))[-4:] == ["ApprovalResponse", "ToolReturns", "User", "Assistant"]
 
 
-async def test_a_message_can_interrupt_what_runs(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Hang())
-        running = await house.start(conversation, "one")
-        house.model.script(Say("two it is"))
-        run = await house.finished(conversation, "two", when_busy="interrupt")
-        assert run.stop_reason == "end_turn"
-        assert (await house.history.run(DEFAULT_ACTOR, running.id)).status == "cancelled"
+async def test_a_message_can_interrupt_what_runs(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Hang())
+    running = await house.start(conversation, "one")
+    house.model.script(Say("two it is"))
+    run = await house.finished(conversation, "two", when_busy="interrupt")
+    assert run.stop_reason == "end_turn"
+    assert (await house.history.run(DEFAULT_ACTOR, running.id)).status == "cancelled"
 
 
-async def test_queued_messages_are_answered_in_the_order_they_came(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        await house.finished(conversation, "zero")
-        queued = [await house.start(conversation, f"m{number}", when_busy="queue") for number in range(3)]
-        dropped = await house.start(conversation, "dropped", when_busy="queue")
-        assert await house.engine.cancel(dropped)
-        assert (await house.history.run(DEFAULT_ACTOR, dropped.id)).status == "cancelled"
-        for text in ("after zero", "a0", "a1", "a2"):
-            house.model.script(Say(text))
-        await house.finished(conversation, "", answers=(Approval("c1", False),))
-        for run in queued:
-            records = await house.records(run.id)
-            assert records[0]["message_type"] == "ping"
-            assert records[-2]["stop_reason"] == "end_turn"
-        said = [plain_text(r.messages[-1].body.parts) for r in house.model.requests[-3:]]  # type: ignore[union-attr]
-        assert said == ["m0", "m1", "m2"]
+async def test_queued_messages_are_answered_in_the_order_they_came(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    await house.finished(conversation, "zero")
+    queued = [await house.start(conversation, f"m{number}", when_busy="queue") for number in range(3)]
+    dropped = await house.start(conversation, "dropped", when_busy="queue")
+    assert await house.engine.cancel(dropped)
+    assert (await house.history.run(DEFAULT_ACTOR, dropped.id)).status == "cancelled"
+    for text in ("after zero", "a0", "a1", "a2"):
+        house.model.script(Say(text))
+    await house.finished(conversation, "", answers=(Approval("c1", False),))
+    for run in queued:
+        records = await house.records(run.id)
+        assert records[0]["message_type"] == "ping"
+        assert records[-2]["stop_reason"] == "end_turn"
+    said = [plain_text(r.messages[-1].body.parts) for r in house.model.requests[-3:]]  # type: ignore[union-attr]
+    assert said == ["m0", "m1", "m2"]
 
 
-async def test_without_a_policy_the_second_message_is_refused(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Hang())
-        run = await house.start(conversation)
-        with pytest.raises(ConversationBusy):
-            await house.start(conversation)
-        await house.engine.cancel(run)
+async def test_without_a_policy_the_second_message_is_refused(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Hang())
+    run = await house.start(conversation)
+    with pytest.raises(ConversationBusy):
+        await house.start(conversation)
+    await house.engine.cancel(run)
 
 
 # ---- the audit log
 
 
-async def test_the_audit_log_is_a_chain_that_shows_where_it_was_changed(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        for number in range(4):
-            house.model.script(Call("pay", id=f"c{number}"))
-            await house.finished(conversation)
-            house.model.script(Say("ok"))
-            await house.finished(conversation, "", answers=(Approval(f"c{number}", number % 2 == 0, "because"),))
-        with house.database.engine.begin() as connection:
-            whole = verify(connection)
-            assert (whole.checked, whole.broken_at) == (4, None)
-            third = list(connection.execute(decisions.select().order_by(decisions.c.number)))[2].number
-            connection.execute(decisions.update().where(decisions.c.number == third).values(decided_by="somebody else"))
-            assert verify(connection).broken_at == third
+async def test_the_audit_log_is_a_chain_that_shows_where_it_was_changed(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    for number in range(4):
+        house.model.script(Call("pay", id=f"c{number}"))
+        await house.finished(conversation)
+        house.model.script(Say("ok"))
+        await house.finished(conversation, "", answers=(Approval(f"c{number}", number % 2 == 0, "because"),))
+    with house.database.engine.begin() as connection:
+        whole = verify(connection)
+        assert (whole.checked, whole.broken_at) == (4, None)
+        third = list(connection.execute(decisions.select().order_by(decisions.c.number)))[2].number
+        connection.execute(decisions.update().where(decisions.c.number == third).values(decided_by="somebody else"))
+        assert verify(connection).broken_at == third

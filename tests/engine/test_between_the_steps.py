@@ -26,52 +26,49 @@ async def died(house: House, run: Run) -> None:
     await asyncio.wait({task})
 
 
-async def test_after_two_compactions_memory_holds_what_the_rows_hold(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        for number in range(8):
-            house.model.script(Say(f"answer {number}"))
-            await house.finished(conversation, f"question {number}")
-        for number in range(3):
-            house.model.script(Say(f"summary {number}"))
-            await house.maintenance.compact(conversation, None)
-            house.model.script(Say("and on"))
-            await house.finished(conversation, "more")
-            sent = [message.id for message in house.model.requests[-1].messages]
-            assert sent == list(await house.conversations.context_ids(conversation))[:-1]
+async def test_after_two_compactions_memory_holds_what_the_rows_hold(house: House) -> None:
+    conversation = await house.agent()
+    for number in range(8):
+        house.model.script(Say(f"answer {number}"))
+        await house.finished(conversation, f"question {number}")
+    for number in range(3):
+        house.model.script(Say(f"summary {number}"))
+        await house.maintenance.compact(conversation, None)
+        house.model.script(Say("and on"))
+        await house.finished(conversation, "more")
+        sent = [message.id for message in house.model.requests[-1].messages]
+        assert sent == list(await house.conversations.context_ids(conversation))[:-1]
 
 
-async def test_cancelling_a_run_that_was_answered_touches_no_later_approval(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        first = await house.finished(conversation)
-        house.model.script(Say("ok"))
-        await house.finished(conversation, "", answers=(Approval("c1", False),))
-        house.model.script(Call("pay", id="c2"))
-        await house.finished(conversation, "again")
-        assert await house.engine.cancel(first, rollback=True)
-        snapshot = await house.deps.store.snapshot(conversation)
-        assert [call.status for call in snapshot.calls] == ["awaiting"]
-        house.model.script(Say("paid"))
-        assert (await house.finished(conversation, "", answers=(Approval("c2", True),))).stop_reason == "end_turn"
+async def test_cancelling_a_run_that_was_answered_touches_no_later_approval(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    first = await house.finished(conversation)
+    house.model.script(Say("ok"))
+    await house.finished(conversation, "", answers=(Approval("c1", False),))
+    house.model.script(Call("pay", id="c2"))
+    await house.finished(conversation, "again")
+    assert await house.engine.cancel(first, rollback=True)
+    snapshot = await house.deps.store.snapshot(conversation)
+    assert [call.status for call in snapshot.calls] == ["awaiting"]
+    house.model.script(Say("paid"))
+    assert (await house.finished(conversation, "", answers=(Approval("c2", True),))).stop_reason == "end_turn"
 
 
-async def test_remembering_edited_arguments_allows_the_edited_ones_only(database_url: str) -> None:
-    async with opened(database_url) as house:
-        inbox = Approvals(SqlApprovals(house.database, house.deps.clock), house.engine.start)
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", {"text": "1000"}, id="c1"))
-        await house.finished(conversation)
-        (asked,) = await inbox.store.listing(DEFAULT_ACTOR, ApprovalFilter(), Page())
-        house.model.script(Say("ok"))
-        edited = Approval("c1", True, None, '{"text": "1"}')
-        run = await inbox.decide(DEFAULT_ACTOR, asked, edited, seen_digest=None, remember="arguments")
-        await house.records(run.id)
-        house.model.script(Call("pay", {"text": "1"}, id="c2"))
-        house.model.script(Call("pay", {"text": "1000"}, id="c3"))
-        assert (await house.finished(conversation)).stop_reason == "requires_approval"
-        assert [job.arguments["text"] for job in house.toolbox.calls] == ["1", "1"]
+async def test_remembering_edited_arguments_allows_the_edited_ones_only(house: House) -> None:
+    inbox = Approvals(SqlApprovals(house.database, house.deps.clock), house.engine.start)
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", {"text": "1000"}, id="c1"))
+    await house.finished(conversation)
+    (asked,) = await inbox.store.listing(DEFAULT_ACTOR, ApprovalFilter(), Page())
+    house.model.script(Say("ok"))
+    edited = Approval("c1", True, None, '{"text": "1"}')
+    run = await inbox.decide(DEFAULT_ACTOR, asked, edited, seen_digest=None, remember="arguments")
+    await house.records(run.id)
+    house.model.script(Call("pay", {"text": "1"}, id="c2"))
+    house.model.script(Call("pay", {"text": "1000"}, id="c3"))
+    assert (await house.finished(conversation)).stop_reason == "requires_approval"
+    assert [job.arguments["text"] for job in house.toolbox.calls] == ["1", "1"]
 
 
 async def test_what_was_sent_along_with_an_answer_is_read_once_whoever_takes_over(database_url: str) -> None:
@@ -80,17 +77,11 @@ async def test_what_was_sent_along_with_an_answer_is_read_once_whoever_takes_ove
         house.model.script(Call("pay", id="c1"))
         await house.finished(conversation)
 
-        async def look(job: object) -> str:
-            begun.set()
-            await asyncio.Event().wait()
-            return "never"
-
-        begun = asyncio.Event()
-        house.toolbox.does["look"] = look
+        look = house.toolbox.block("look")
         house.model.script(Call("look", id="c2"))
         follow_up = (Draft(UserBody((Text("and hurry"),))),)
         run = await house.start(conversation, "", answers=(Approval("c1", True),), messages=follow_up)
-        await begun.wait()
+        await look.begun.wait()
         await died(house, run)
         async with opened(database_url, owner="other") as other:
             await other.records(run.id)
@@ -120,25 +111,24 @@ async def test_rules_remember_the_turn_after_a_takeover(database_url: str) -> No
             assert records[-1]["total_tokens"] == sum(spent)
 
 
-async def test_a_cancel_that_comes_as_the_run_begins_to_wait_is_not_lost(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        store = house.deps.store
-        checkpoint = store.checkpoint
+async def test_a_cancel_that_comes_as_the_run_begins_to_wait_is_not_lost(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    store = house.deps.store
+    checkpoint = store.checkpoint
 
-        async def cancel_first(lease: object, change: object) -> bool:
-            await store.ask_cancel(run.id, "user-1", "too late?", False)
-            return await checkpoint(lease, change)  # type: ignore[arg-type]
+    async def cancel_first(lease: object, change: object) -> bool:
+        await store.ask_cancel(run.id, "user-1", "too late?", False)
+        return await checkpoint(lease, change)  # type: ignore[arg-type]
 
-        store.checkpoint = cancel_first  # type: ignore[method-assign, assignment]
-        run = await house.start(conversation)
-        task, _ = house.engine.worker.driving[run.id]
-        await asyncio.wait({task})
-        store.checkpoint = checkpoint  # type: ignore[method-assign]
-        assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
-        house.model.script(Say("free"))
-        assert (await house.finished(conversation)).stop_reason == "end_turn"
+    store.checkpoint = cancel_first  # type: ignore[method-assign, assignment]
+    run = await house.start(conversation)
+    task, _ = house.engine.worker.driving[run.id]
+    await asyncio.wait({task})
+    store.checkpoint = checkpoint  # type: ignore[method-assign]
+    assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
+    house.model.script(Say("free"))
+    assert (await house.finished(conversation)).stop_reason == "end_turn"
 
 
 async def test_one_run_that_cannot_be_loaded_does_not_keep_others_from_being_taken_over(database_url: str) -> None:
@@ -170,17 +160,10 @@ async def test_what_was_sent_along_survives_a_lost_call_and_a_cancel(database_ur
         conversation = await house.agent("pay", gated=("pay",))
         house.model.script(Call("pay", id="c1"))
         await house.finished(conversation)
-        begun = asyncio.Event()
-
-        async def pay(job: object) -> str:
-            begun.set()
-            await asyncio.Event().wait()
-            return "never"
-
-        house.toolbox.does["pay"] = pay
+        pay = house.toolbox.block("pay")
         follow_up = (Draft(UserBody((Text("and hurry"),))),)
         run = await house.start(conversation, "", answers=(Approval("c1", True),), messages=follow_up)
-        await begun.wait()
+        await pay.begun.wait()
         await died(house, run)
         async with opened(database_url, owner="other") as other:
             await other.records(run.id)
@@ -190,26 +173,18 @@ async def test_what_was_sent_along_survives_a_lost_call_and_a_cancel(database_ur
             assert (await other.kinds(conversation))[-3:] == ["ApprovalResponse", "ToolReturns", "User"]
 
 
-async def test_a_rollback_keeps_what_was_sent_along_in_the_history(database_url: str) -> None:
+async def test_a_rollback_keeps_what_was_sent_along_in_the_history(house: House) -> None:
     """Found by the simulator, seed 3247."""
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        await house.finished(conversation)
-        begun = asyncio.Event()
-
-        async def pay(job: object) -> str:
-            begun.set()
-            await asyncio.Event().wait()
-            return "never"
-
-        house.toolbox.does["pay"] = pay
-        follow_up = (Draft(UserBody((Text("and hurry"),))),)
-        run = await house.start(conversation, "", answers=(Approval("c1", True),), messages=follow_up)
-        await begun.wait()
-        assert await house.engine.cancel(run, rollback=True)
-        assert (await house.kinds(conversation)).count("User") == 2
-        assert len(await house.conversations.context_ids(conversation)) == 1
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    await house.finished(conversation)
+    pay = house.toolbox.block("pay")
+    follow_up = (Draft(UserBody((Text("and hurry"),))),)
+    run = await house.start(conversation, "", answers=(Approval("c1", True),), messages=follow_up)
+    await pay.begun.wait()
+    assert await house.engine.cancel(run, rollback=True)
+    assert (await house.kinds(conversation)).count("User") == 2
+    assert len(await house.conversations.context_ids(conversation)) == 1
 
 
 async def test_a_worker_that_slept_past_its_lease_starts_no_tool(database_url: str) -> None:
@@ -235,27 +210,26 @@ async def test_a_worker_that_slept_past_its_lease_starts_no_tool(database_url: s
         assert house.toolbox.calls == []
 
 
-async def test_a_compaction_over_a_conversation_that_moves_on_is_decided_again(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        for number in range(4):
-            house.model.script(Say(f"answer {number}"))
-            await house.finished(conversation, f"question {number}")
-        change_idle = house.deps.store.change_idle
-        moved: list[str] = []
+async def test_a_compaction_over_a_conversation_that_moves_on_is_decided_again(house: House) -> None:
+    conversation = await house.agent()
+    for number in range(4):
+        house.model.script(Say(f"answer {number}"))
+        await house.finished(conversation, f"question {number}")
+    change_idle = house.deps.store.change_idle
+    moved: list[str] = []
 
-        async def meanwhile(change: Change) -> None:
-            if not moved:
-                moved.append(change.conversation_id)
-                house.model.script(Say("quick"))
-                await house.finished(conversation, "in between")
-            await change_idle(change)
+    async def meanwhile(change: Change) -> None:
+        if not moved:
+            moved.append(change.conversation_id)
+            house.model.script(Say("quick"))
+            await house.finished(conversation, "in between")
+        await change_idle(change)
 
-        house.deps.store.change_idle = meanwhile  # type: ignore[method-assign]
-        house.model.script(Say("a summary"))
-        house.model.script(Say("another summary"))
-        await house.maintenance.compact(conversation, None)
-        assert "Summary" in await house.kinds(conversation)
+    house.deps.store.change_idle = meanwhile  # type: ignore[method-assign]
+    house.model.script(Say("a summary"))
+    house.model.script(Say("another summary"))
+    await house.maintenance.compact(conversation, None)
+    assert "Summary" in await house.kinds(conversation)
 
 
 async def test_a_page_that_could_not_be_stored_leaves_no_hole_in_the_log(database_url: str) -> None:

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.house import opened
+from engine.house import House, opened
 from holdfast.core.budget import Budget, Price
 from holdfast.core.conversation.messages import AssistantBody, ToolReturnsBody, plain_text
 from holdfast.core.model import Usage
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
-from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Count, Hang, Say
 
 
-async def test_a_run_that_used_up_its_tokens_rests_and_the_next_message_goes_on(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("look")
-        house.model.script(Call("look"), Count(Usage(90, 20)))
-        run = await house.finished(conversation, budget={"max_tokens": 100})
-        assert (run.status, run.stop_reason) == ("failed", "max_tokens_exceeded")
-        assert run.metadata["budget"]["kind"] == "tokens"
-        assert run.metadata["budget"]["spent"] == 110
-        assert run.metadata["error"]["error_type"] == "max_tokens_exceeded"
-        assert run.metadata["error"]["message"] == run.metadata["budget"]["message"]
-        records = await house.records(run.id)
-        assert [r["message_type"] for r in records[-3:]] == ["tool_return_message", "stop_reason", "usage_statistics"]
-        assert records[-2]["budget"]["limit"] == 100
-        assert len(house.toolbox.calls) == 1, "what was begun is finished"
-        house.model.script(Say("on we go"))
-        assert (await house.finished(conversation, "go on")).stop_reason == "end_turn"
+async def test_a_run_that_used_up_its_tokens_rests_and_the_next_message_goes_on(house: House) -> None:
+    conversation = await house.agent("look")
+    house.model.script(Call("look"), Count(Usage(90, 20)))
+    run = await house.finished(conversation, budget={"max_tokens": 100})
+    assert (run.status, run.stop_reason) == ("failed", "max_tokens_exceeded")
+    assert run.metadata["budget"]["kind"] == "tokens"
+    assert run.metadata["budget"]["spent"] == 110
+    assert run.metadata["error"]["error_type"] == "max_tokens_exceeded"
+    assert run.metadata["error"]["message"] == run.metadata["budget"]["message"]
+    records = await house.records(run.id)
+    assert [r["message_type"] for r in records[-3:]] == ["tool_return_message", "stop_reason", "usage_statistics"]
+    assert records[-2]["budget"]["limit"] == 100
+    assert len(house.toolbox.calls) == 1, "what was begun is finished"
+    house.model.script(Say("on we go"))
+    assert (await house.finished(conversation, "go on")).stop_reason == "end_turn"
 
 
 async def test_an_agent_has_limits_of_its_own_and_the_server_the_last_word(database_url: str) -> None:
@@ -52,13 +50,12 @@ async def test_a_cost_budget_holds_where_the_price_is_known(database_url: str) -
         assert "budget_notice" not in run.metadata
 
 
-async def test_where_it_is_not_known_the_run_says_so(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Say("hello"), Count(Usage(10_000_000, 10)))
-        run = await house.finished(conversation, budget={"max_cost_usd": 0.01})
-        assert run.stop_reason == "end_turn"
-        assert "not known" in run.metadata["budget_notice"]
+async def test_where_it_is_not_known_the_run_says_so(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Say("hello"), Count(Usage(10_000_000, 10)))
+    run = await house.finished(conversation, budget={"max_cost_usd": 0.01})
+    assert run.stop_reason == "end_turn"
+    assert "not known" in run.metadata["budget_notice"]
 
 
 async def test_an_agent_that_makes_no_progress_is_stopped(database_url: str) -> None:
@@ -72,12 +69,11 @@ async def test_an_agent_that_makes_no_progress_is_stopped(database_url: str) -> 
         assert len(house.toolbox.calls) == 4
 
 
-async def test_the_steps_that_were_allowed_are_named_too(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("look")
-        house.model.script(Call("look"))
-        run = await house.finished(conversation, max_steps=1)
-        assert (run.stop_reason, run.metadata["budget"]["kind"]) == ("max_steps", "steps")
+async def test_the_steps_that_were_allowed_are_named_too(house: House) -> None:
+    conversation = await house.agent("look")
+    house.model.script(Call("look"))
+    run = await house.finished(conversation, max_steps=1)
+    assert (run.stop_reason, run.metadata["budget"]["kind"]) == ("max_steps", "steps")
 
 
 async def test_time_that_is_over_stops_a_reply_and_keeps_what_was_seen(database_url: str) -> None:
@@ -107,23 +103,13 @@ async def test_time_that_is_over_kills_a_tool_and_tells_the_model(database_url: 
     clock = FakeClock()
     async with opened(database_url, clock=clock) as house:
         conversation = await house.agent("wait")
-        begun, killed = asyncio.Event(), asyncio.Event()
-
-        async def wait(job: ToolJob) -> str:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                killed.set()
-            return "never"
-
-        house.toolbox.does["wait"] = wait
+        wait = house.toolbox.block("wait")
         house.model.script(Call("wait", id="c1"))
         run = await house.start(conversation, budget={"max_seconds": 5})
         records = asyncio.create_task(house.records(run.id))
-        await begun.wait()
+        await wait.begun.wait()
         await clock.advance(5)
-        await killed.wait()
+        await wait.ended.wait()
         assert (await records)[-2]["budget"]["kind"] == "seconds"
         listed = (
             await house.history.messages(

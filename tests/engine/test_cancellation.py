@@ -7,8 +7,7 @@ call has its return, what is stored is what is in the context, and the next mess
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from typing import get_args
 
 import pytest
@@ -53,21 +52,8 @@ async def check_ids_agree(house: House, conversation: str) -> None:
     assert [m.id for m in reversed(stored)] == list(await house.conversations.context_ids(conversation))
 
 
-@asynccontextmanager
-async def a_tool_that_waits(house: House, name: str) -> AsyncIterator[asyncio.Event]:
-    """The tool runs until it is killed; the event says that it has begun."""
-    begun = asyncio.Event()
-
-    async def wait(job: ToolJob) -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    house.toolbox.does[name] = wait
-    yield begun
-
-
-async def until(house: House, run: Run, words: str) -> None:
+async def until_shown(house: House, run: Run, words: str) -> None:
+    """Follow the run until a record contains these words."""
     async for batch in house.engine.follow(run.id):
         if any(words in record for record in batch.records):
             return
@@ -75,140 +61,130 @@ async def until(house: House, run: Run, words: str) -> None:
 
 @pytest.mark.parametrize("tokens", [False, True])
 @pytest.mark.parametrize("background", [False, True])
-async def test_while_the_model_streams(database_url: str, tokens: bool, background: bool) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Say("one two"), Hang())
-        run = await house.start(conversation, stream_tokens=tokens, background=background)
-        await until(house, run, "two" if tokens else "ping")
-        await house.model_called(1)
-        assert await house.engine.cancel(run, "user-1", "enough")
-        after = await house.history.run(DEFAULT_ACTOR, run.id)
-        assert after.metadata["cancelled"] == {"by": "user-1", "reason": "enough"}
-        (step,) = await house.deps.store.run_steps(run.id)
-        if tokens:
-            assert step.usage.prompt_tokens > 50, "the prompt was sent"
-            assert 2 <= step.usage.completion_tokens < 20
-        await check_cancelled(house, run, conversation)
+async def test_while_the_model_streams(house: House, tokens: bool, background: bool) -> None:
+    conversation = await house.agent()
+    house.model.script(Say("one two"), Hang())
+    run = await house.start(conversation, stream_tokens=tokens, background=background)
+    await until_shown(house, run, "two" if tokens else "ping")
+    await house.model_called(1)
+    assert await house.engine.cancel(run, "user-1", "enough")
+    after = await house.history.run(DEFAULT_ACTOR, run.id)
+    assert after.metadata["cancelled"] == {"by": "user-1", "reason": "enough"}
+    (step,) = await house.deps.store.run_steps(run.id)
+    if tokens:
+        assert step.usage.prompt_tokens > 50, "the prompt was sent"
+        assert 2 <= step.usage.completion_tokens < 20
+    await check_cancelled(house, run, conversation)
 
 
-async def test_between_two_steps(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("look")
-        house.model.script(Call("look"))
-        house.model.script(Hang())
-        run = await house.start(conversation)
-        await until(house, run, "tool_return_message")
-        await house.engine.cancel(run)
-        assert "ToolReturns" in await house.kinds(conversation)
-        await check_cancelled(house, run, conversation)
+async def test_between_two_steps(house: House) -> None:
+    conversation = await house.agent("look")
+    house.model.script(Call("look"))
+    house.model.script(Hang())
+    run = await house.start(conversation)
+    await until_shown(house, run, "tool_return_message")
+    await house.engine.cancel(run)
+    assert "ToolReturns" in await house.kinds(conversation)
+    await check_cancelled(house, run, conversation)
 
 
 @pytest.mark.parametrize("together", [1, 3])
-async def test_while_tools_run(database_url: str, together: int) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("wait")
-        async with a_tool_that_waits(house, "wait") as begun:
-            house.model.script(*(Call("wait", id=f"c{n}") for n in range(together)))
-            run = await house.start(conversation)
-            await begun.wait()
-            await house.engine.cancel(run)
-        snapshot = await house.deps.store.snapshot(conversation)
-        returned = (snapshot.context or ())[-1].body
-        assert isinstance(returned, ToolReturnsBody)
-        assert len(returned.results) == together
-        assert all("The user cancelled the request" in str(r.content) for r in returned.results)
-        await check_cancelled(house, run, conversation)
+async def test_while_tools_run(house: House, together: int) -> None:
+    conversation = await house.agent("wait")
+    wait = house.toolbox.block("wait")
+    house.model.script(*(Call("wait", id=f"c{n}") for n in range(together)))
+    run = await house.start(conversation)
+    await wait.begun.wait()
+    await house.engine.cancel(run)
+    snapshot = await house.deps.store.snapshot(conversation)
+    returned = (snapshot.context or ())[-1].body
+    assert isinstance(returned, ToolReturnsBody)
+    assert len(returned.results) == together
+    assert all("The user cancelled the request" in str(r.content) for r in returned.results)
+    await check_cancelled(house, run, conversation)
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-async def test_while_a_human_is_asked(database_url: str, calls: int) -> None:
-    async with opened(database_url) as house:
+async def test_while_a_human_is_asked(house: House, calls: int) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(*(Call("pay", id=f"c{n}") for n in range(calls)))
+    run = await house.finished(conversation, stream_tokens=True, background=True)
+    assert await house.engine.cancel(run)
+    assert house.toolbox.calls == []
+    await check_cancelled(house, run, conversation)
+
+
+async def test_together_with_an_approval_that_arrives_at_the_same_moment(house: House) -> None:
+    for attempt in range(10):
         conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(*(Call("pay", id=f"c{n}") for n in range(calls)))
-        run = await house.finished(conversation, stream_tokens=True, background=True)
-        assert await house.engine.cancel(run)
-        assert house.toolbox.calls == []
-        await check_cancelled(house, run, conversation)
-
-
-async def test_together_with_an_approval_that_arrives_at_the_same_moment(database_url: str) -> None:
-    async with opened(database_url) as house:
-        for attempt in range(10):
-            conversation = await house.agent("pay", gated=("pay",))
-            house.model.script(Call("pay", id="c1"))
-            waiting = await house.finished(conversation)
-            house.model.script(Say("paid"))
-            asked = house.start(conversation, "", answers=(Approval("c1", True),))
-            first, second = (
-                (asked, house.engine.cancel(waiting)) if attempt % 2 else (house.engine.cancel(waiting), asked)
-            )
-            outcomes = await asyncio.gather(first, second, return_exceptions=True)
-            assert all(not isinstance(o, Exception) or isinstance(o, AskedWrongly) for o in outcomes)
-            for outcome in outcomes:
-                if isinstance(outcome, Run):
-                    await house.records(outcome.id)
-            assert (await house.deps.store.snapshot(conversation)).calls == ()
-            await check_ids_agree(house, conversation)
-            house.model._replies.clear()
-            house.model.script(Say("next"))
-            assert (await house.finished(conversation, "go on")).stop_reason == "end_turn"
-
-
-async def test_during_compaction(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        for number in range(3):
-            house.model.script(Say(f"answer {number}"))
-            await house.finished(conversation, f"question {number}")
-        house.model.script(Fail.of("context_overflow"))
-        house.model.script(Hang())
-        run = await house.start(conversation)
-        await house.model_called(5)
-        await house.engine.cancel(run)
-        await check_cancelled(house, run, conversation)
-
-
-async def test_twice_and_after_the_end(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Hang())
-        run = await house.start(conversation)
-        assert await asyncio.gather(*(house.engine.cancel(run) for _ in range(5))) == [True] * 5
-        assert await house.engine.cancel(await house.history.run(DEFAULT_ACTOR, run.id))
-        await check_cancelled(house, run, conversation)
-        house.model.script(Say("done"))
-        finished = await house.finished(conversation)
-        assert await house.engine.cancel(finished)
-        assert (await house.history.run(DEFAULT_ACTOR, finished.id)).status == "completed"
-
-
-async def test_together_with_the_last_step(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("look")
-
-        async def look(job: ToolJob) -> str:
-            cancelling.append(asyncio.create_task(house.engine.cancel(run)))
-            await asyncio.sleep(0)
-            return "seen"
-
-        cancelling: list[Awaitable[bool]] = []
-        house.toolbox.does["look"] = look
-        house.model.script(Call("look"))
-        run = await house.start(conversation, max_steps=1)
-        await house.records(run.id)
-        await asyncio.gather(*cancelling)
-        after = await house.history.run(DEFAULT_ACTOR, run.id)
-        assert after.stop_reason in ("cancelled", "max_steps")
-        snapshot = await house.deps.store.snapshot(conversation)
-        assert snapshot.calls == ()
-        assert snapshot.agent.last_stop_reason == after.stop_reason
-        assert await house.kinds(conversation) == ["System", "User", "Assistant", "ToolReturns"]
+        house.model.script(Call("pay", id="c1"))
+        waiting = await house.finished(conversation)
+        house.model.script(Say("paid"))
+        asked = house.start(conversation, "", answers=(Approval("c1", True),))
+        first, second = (asked, house.engine.cancel(waiting)) if attempt % 2 else (house.engine.cancel(waiting), asked)
+        outcomes = await asyncio.gather(first, second, return_exceptions=True)
+        assert all(not isinstance(o, Exception) or isinstance(o, AskedWrongly) for o in outcomes)
+        for outcome in outcomes:
+            if isinstance(outcome, Run):
+                await house.records(outcome.id)
+        assert (await house.deps.store.snapshot(conversation)).calls == ()
         await check_ids_agree(house, conversation)
-        stops = [r["stop_reason"] for r in await house.records(run.id) if r["message_type"] == "stop_reason"]
-        assert stops == [after.stop_reason]
-        house.model.script(Say("at your service"))
-        assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
+        house.model._replies.clear()
+        house.model.script(Say("next"))
+        assert (await house.finished(conversation, "go on")).stop_reason == "end_turn"
+
+
+async def test_during_compaction(house: House) -> None:
+    conversation = await house.agent()
+    for number in range(3):
+        house.model.script(Say(f"answer {number}"))
+        await house.finished(conversation, f"question {number}")
+    house.model.script(Fail.of("context_overflow"))
+    house.model.script(Hang())
+    run = await house.start(conversation)
+    await house.model_called(5)
+    await house.engine.cancel(run)
+    await check_cancelled(house, run, conversation)
+
+
+async def test_twice_and_after_the_end(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Hang())
+    run = await house.start(conversation)
+    assert await asyncio.gather(*(house.engine.cancel(run) for _ in range(5))) == [True] * 5
+    assert await house.engine.cancel(await house.history.run(DEFAULT_ACTOR, run.id))
+    await check_cancelled(house, run, conversation)
+    house.model.script(Say("done"))
+    finished = await house.finished(conversation)
+    assert await house.engine.cancel(finished)
+    assert (await house.history.run(DEFAULT_ACTOR, finished.id)).status == "completed"
+
+
+async def test_together_with_the_last_step(house: House) -> None:
+    conversation = await house.agent("look")
+
+    async def look(job: ToolJob) -> str:
+        cancelling.append(asyncio.create_task(house.engine.cancel(run)))
+        await asyncio.sleep(0)
+        return "seen"
+
+    cancelling: list[Awaitable[bool]] = []
+    house.toolbox.does["look"] = look
+    house.model.script(Call("look"))
+    run = await house.start(conversation, max_steps=1)
+    await house.records(run.id)
+    await asyncio.gather(*cancelling)
+    after = await house.history.run(DEFAULT_ACTOR, run.id)
+    assert after.stop_reason in ("cancelled", "max_steps")
+    snapshot = await house.deps.store.snapshot(conversation)
+    assert snapshot.calls == ()
+    assert snapshot.agent.last_stop_reason == after.stop_reason
+    assert await house.kinds(conversation) == ["System", "User", "Assistant", "ToolReturns"]
+    await check_ids_agree(house, conversation)
+    stops = [r["stop_reason"] for r in await house.records(run.id) if r["message_type"] == "stop_reason"]
+    assert stops == [after.stop_reason]
+    house.model.script(Say("at your service"))
+    assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
 
 
 async def test_by_another_process(database_url: str) -> None:
@@ -217,7 +193,7 @@ async def test_by_another_process(database_url: str) -> None:
         conversation = await house.agent()
         house.model.script(Say("a"), Hang())
         run = await house.start(conversation, stream_tokens=True)
-        await until(house, run, '"a"')
+        await until_shown(house, run, '"a"')
         await house.deps.store.ask_cancel(run.id, "user-2", "from elsewhere", False)
         await house.records(run.id)
         await check_cancelled(house, run, conversation)
@@ -229,133 +205,127 @@ async def in_the_middle(house: House, conversation: str, kind: str) -> Run:
         return await house.finished(conversation, "pay, please")
     house.model.script(Say("half"), Hang())
     run = await house.start(conversation, "say it", stream_tokens=True)
-    await until(house, run, "half")
+    await until_shown(house, run, "half")
     return run
 
 
 @pytest.mark.parametrize("kind", ["waiting", "streaming"])
 async def test_with_rollback_the_turn_disappears_from_the_context_and_stays_in_the_history(
-    database_url: str, kind: str
+    house: House, kind: str
 ) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Say("before"))
-        await house.finished(conversation, "earlier")
-        before = list(await house.conversations.context_ids(conversation))
-        run = await in_the_middle(house, conversation, kind)
-        await house.engine.cancel(run, rollback=True)
-        assert list(await house.conversations.context_ids(conversation)) == before
-        assert len(await house.kinds(conversation)) > len(before)
-        await check_cancelled(house, run, conversation, in_context=False)
-        sent = [type(m.body).__name__ for m in house.model.requests[-1].messages]
-        assert sent == ["SystemBody", "UserBody", "AssistantBody", "UserBody"]
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Say("before"))
+    await house.finished(conversation, "earlier")
+    before = list(await house.conversations.context_ids(conversation))
+    run = await in_the_middle(house, conversation, kind)
+    await house.engine.cancel(run, rollback=True)
+    assert list(await house.conversations.context_ids(conversation)) == before
+    assert len(await house.kinds(conversation)) > len(before)
+    await check_cancelled(house, run, conversation, in_context=False)
+    sent = [type(m.body).__name__ for m in house.model.requests[-1].messages]
+    assert sent == ["SystemBody", "UserBody", "AssistantBody", "UserBody"]
 
 
-async def test_before_its_start_while_it_waits_in_the_queue(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Hang())
-        running = await house.start(conversation)
-        queued = await house.start(conversation, "me too", when_busy="queue")
-        behind = await house.start(conversation, "and me", when_busy="queue")
-        assert await house.engine.cancel(queued, "user-1", "no longer needed")
-        after = await house.history.run(DEFAULT_ACTOR, queued.id)
-        assert (after.status, after.stop_reason) == ("cancelled", "cancelled")
-        assert after.metadata["cancelled"] == {"by": "user-1", "reason": "no longer needed"}
-        stops = [r["stop_reason"] for r in await house.records(queued.id) if r["message_type"] == "stop_reason"]
-        assert stops == ["cancelled"]
-        assert (await house.history.run(DEFAULT_ACTOR, running.id)).status == "running"
-        house.model.script(Say("your turn"))
-        await house.engine.cancel(running)
-        await house.records(behind.id)
-        assert (await house.history.run(DEFAULT_ACTOR, behind.id)).stop_reason == "end_turn"
-        said = [str(m.body) for m in (await house.deps.store.snapshot(conversation)).context or ()]
-        assert not any("me too" in text for text in said)
-        assert any("and me" in text for text in said)
+async def test_before_its_start_while_it_waits_in_the_queue(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Hang())
+    running = await house.start(conversation)
+    queued = await house.start(conversation, "me too", when_busy="queue")
+    behind = await house.start(conversation, "and me", when_busy="queue")
+    assert await house.engine.cancel(queued, "user-1", "no longer needed")
+    after = await house.history.run(DEFAULT_ACTOR, queued.id)
+    assert (after.status, after.stop_reason) == ("cancelled", "cancelled")
+    assert after.metadata["cancelled"] == {"by": "user-1", "reason": "no longer needed"}
+    stops = [r["stop_reason"] for r in await house.records(queued.id) if r["message_type"] == "stop_reason"]
+    assert stops == ["cancelled"]
+    assert (await house.history.run(DEFAULT_ACTOR, running.id)).status == "running"
+    house.model.script(Say("your turn"))
+    await house.engine.cancel(running)
+    await house.records(behind.id)
+    assert (await house.history.run(DEFAULT_ACTOR, behind.id)).stop_reason == "end_turn"
+    said = [str(m.body) for m in (await house.deps.store.snapshot(conversation)).context or ()]
+    assert not any("me too" in text for text in said)
+    assert any("and me" in text for text in said)
 
 
-async def test_the_step_that_was_cut_off_is_cancelled_and_the_ones_before_it_are_not(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("look", "wait")
-        async with a_tool_that_waits(house, "wait") as begun:
-            house.model.script(Call("look"))
-            house.model.script(Call("wait"))
-            in_tool = await house.start(conversation)
-            await begun.wait()
-            await house.engine.cancel(in_tool)
-        house.model.script(Call("look"))
-        house.model.script(Say("hm"), Hang())
-        in_model = await house.start(conversation, stream_tokens=True)
-        await until(house, in_model, "hm")
-        await house.engine.cancel(in_model)
-        for run in (in_tool, in_model):
-            steps = await house.deps.store.run_steps(run.id)
-            assert [(s.status, s.stop_reason) for s in steps] == [("success", None), ("cancelled", "cancelled")]
+async def test_the_step_that_was_cut_off_is_cancelled_and_the_ones_before_it_are_not(house: House) -> None:
+    conversation = await house.agent("look", "wait")
+    wait = house.toolbox.block("wait")
+    house.model.script(Call("look"))
+    house.model.script(Call("wait"))
+    in_tool = await house.start(conversation)
+    await wait.begun.wait()
+    await house.engine.cancel(in_tool)
+    house.model.script(Call("look"))
+    house.model.script(Say("hm"), Hang())
+    in_model = await house.start(conversation, stream_tokens=True)
+    await until_shown(house, in_model, "hm")
+    await house.engine.cancel(in_model)
+    for run in (in_tool, in_model):
+        steps = await house.deps.store.run_steps(run.id)
+        assert [(s.status, s.stop_reason) for s in steps] == [("success", None), ("cancelled", "cancelled")]
 
 
 @pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("when", ["a human is asked", "an approved tool runs", "a tool runs"])
-async def test_the_step_whose_calls_were_cut_off_is_cancelled(database_url: str, when: str, rollback: bool) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("wait", gated=() if when == "a tool runs" else ("wait",))
-        async with a_tool_that_waits(house, "wait") as begun:
-            house.model.script(Call("wait", id="c1"))
-            asking = run = await house.start(conversation)
-            if when != "a tool runs":
-                await house.records(asking.id)
-            if when == "an approved tool runs":
-                run = await house.start(conversation, "", answers=(Approval("c1", True),))
-            if when != "a human is asked":
-                await begun.wait()
-            assert await house.engine.cancel(run, rollback=rollback)
-        (step,) = await house.deps.store.run_steps(asking.id)
-        assert (step.status, step.stop_reason) == ("cancelled", "cancelled")
-        assert (step.tool_ns is None) is (when == "a human is asked")
-        await check_cancelled(house, run, conversation, in_context=not rollback)
+async def test_the_step_whose_calls_were_cut_off_is_cancelled(house: House, when: str, rollback: bool) -> None:
+    conversation = await house.agent("wait", gated=() if when == "a tool runs" else ("wait",))
+    wait = house.toolbox.block("wait")
+    house.model.script(Call("wait", id="c1"))
+    asking = run = await house.start(conversation)
+    if when != "a tool runs":
+        await house.records(asking.id)
+    if when == "an approved tool runs":
+        run = await house.start(conversation, "", answers=(Approval("c1", True),))
+    if when != "a human is asked":
+        await wait.begun.wait()
+    assert await house.engine.cancel(run, rollback=rollback)
+    (step,) = await house.deps.store.run_steps(asking.id)
+    assert (step.status, step.stop_reason) == ("cancelled", "cancelled")
+    assert (step.tool_ns is None) is (when == "a human is asked")
+    await check_cancelled(house, run, conversation, in_context=not rollback)
 
 
-async def test_a_run_at_rest_cannot_be_written_to(database_url: str) -> None:
-    async with opened(database_url) as house:
-        for script, status in (((Say("done"),), "completed"), ((Fail.of("llm_error"),), "failed")):
-            conversation = await house.agent()
-            house.model.script(*script)
-            run = await house.finished(conversation)
-            assert run.status == status
-            snapshot = await house.deps.store.snapshot(conversation)
-            rest = Rest("cancelled", "cancelled", run.created_at, 0)
-            change = Change(conversation, snapshot.version, snapshot.next_seq, rest=rest)
-            lease = Lease(run.id, "test", 1, run.created_at)
-            with pytest.raises(LostLease):
-                await house.deps.store.checkpoint(lease, change)
-            assert not await house.deps.store.settle_resting(run.id, change)
-            assert await house.engine.cancel(run)
-            assert await house.history.run(DEFAULT_ACTOR, run.id) == run
+async def test_a_run_at_rest_cannot_be_written_to(house: House) -> None:
+    for script, status in (((Say("done"),), "completed"), ((Fail.of("llm_error"),), "failed")):
+        conversation = await house.agent()
+        house.model.script(*script)
+        run = await house.finished(conversation)
+        assert run.status == status
+        snapshot = await house.deps.store.snapshot(conversation)
+        rest = Rest("cancelled", "cancelled", run.created_at, 0)
+        change = Change(conversation, snapshot.version, snapshot.next_seq, rest=rest)
+        lease = Lease(run.id, "test", 1, run.created_at)
+        with pytest.raises(LostLease):
+            await house.deps.store.checkpoint(lease, change)
+        assert not await house.deps.store.settle_resting(run.id, change)
+        assert await house.engine.cancel(run)
+        assert await house.history.run(DEFAULT_ACTOR, run.id) == run
 
 
-async def test_a_change_that_the_lifecycle_does_not_list_cannot_be_written(database_url: str) -> None:
-    async with opened(database_url) as house:
-        store = house.deps.store
+async def test_a_change_that_the_lifecycle_does_not_list_cannot_be_written(house: House) -> None:
+    store = house.deps.store
 
-        async def resting(conversation: str, status: RunStatus, stop: StopReason) -> Change:
-            now = await store.snapshot(conversation)
-            return Change(conversation, now.version, now.next_seq, rest=Rest(status, stop, house.deps.clock.now(), 0))
+    async def resting(conversation: str, status: RunStatus, stop: StopReason) -> Change:
+        now = await store.snapshot(conversation)
+        return Change(conversation, now.version, now.next_seq, rest=Rest(status, stop, house.deps.clock.now(), 0))
 
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        waiting = await house.finished(conversation)
-        for stop in get_args(StopReason):
-            if stop != "cancelled":
-                assert not await store.settle_resting(waiting.id, await resting(conversation, status_for(stop), stop))
-        with pytest.raises(Broken, match="rests as failed"):
-            await store.settle_resting(waiting.id, await resting(conversation, "cancelled", "error"))
-        assert await house.history.run(DEFAULT_ACTOR, waiting.id) == waiting
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    waiting = await house.finished(conversation)
+    for stop in get_args(StopReason):
+        if stop != "cancelled":
+            assert not await store.settle_resting(waiting.id, await resting(conversation, status_for(stop), stop))
+    with pytest.raises(Broken, match="rests as failed"):
+        await store.settle_resting(waiting.id, await resting(conversation, "cancelled", "error"))
+    assert await house.history.run(DEFAULT_ACTOR, waiting.id) == waiting
 
-        at_work = await house.agent()
-        house.model.script(Hang())
-        run = await house.start(at_work)
-        await house.model_called(2)
-        lease = Lease(run.id, "test", 1, house.deps.clock.now())
-        for status in ("created", "running", "cancelled"):
-            with pytest.raises(Broken, match="rests as completed"):
-                await store.checkpoint(lease, await resting(at_work, status, "end_turn"))
-        assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "running"
+    at_work = await house.agent()
+    house.model.script(Hang())
+    run = await house.start(at_work)
+    await house.model_called(2)
+    lease = Lease(run.id, "test", 1, house.deps.clock.now())
+    for status in ("created", "running", "cancelled"):
+        with pytest.raises(Broken, match="rests as completed"):
+            await store.checkpoint(lease, await resting(at_work, status, "end_turn"))
+    assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "running"

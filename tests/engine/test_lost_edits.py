@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from engine.house import opened
 from engine.test_approvals import last_returns, say, waiting
 from holdfast.core.approvals.approval_gate import digest_of
 from holdfast.core.conversation.messages import Approval
-from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.schema.record_tables import decisions
 from holdfast.testing.script import Call, Say
+from holdfast.testing.waiting import until_found
 
 
 async def test_a_call_that_was_edited_and_lost_is_asked_about_and_run_again_with_its_edit(database_url: str) -> None:
-    started = asyncio.Event()
-
-    async def never_ends(job: ToolJob) -> str:
-        started.set()
-        await asyncio.Event().wait()
-        return "never"
-
     async with opened(database_url) as house:
         conversation = await house.agent("pay", gated=("pay",))
         house.model.script(Call("pay", {"text": "100"}, id="c1"))
         await house.finished(conversation)
-        house.toolbox.does["pay"] = never_ends
+        pay = house.toolbox.block("pay")
         (asked,) = await waiting(house)
         await say(house, asked, Approval("c1", True, None, '{"text":"10"}'))
-        await started.wait()
+        await pay.begun.wait()
     async with opened(database_url, owner="after a restart") as house:
-        while not (again := await waiting(house)):  # noqa: ASYNC110 - the takeover has no event for this
-            await asyncio.sleep(0.01)
+        again = await until_found(lambda: waiting(house), "the lost call")
         assert again[0].call.arguments == '{"text":"10"}'
         house.model.script(Say("paid"))
         run = await say(house, again[0], Approval("c1", True))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.house import House, builtins_of, opened
+from engine.house import House, builtins_of
 from holdfast.core.conversation.messages import SystemBody, ToolReturnsBody
 from holdfast.core.records import Block
 from holdfast.ports.toolbox import MemoryEdit, ToolJob, ToolOutcome
@@ -49,14 +49,13 @@ async def system_text(house: House, conversation: str) -> str:
     return context[0].body.text
 
 
-async def test_an_edit_is_written_with_its_result_and_the_model_sees_it_at_once(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await with_memory(house, "memory_insert")
-        house.model.script(Call("memory_insert", {"label": "human", "new_string": "Likes: tea"}))
-        house.model.script(Say("noted"))
-        await house.finished(conversation)
-        assert await blocks_of(house, conversation) == {"human": "Name: Ada\nLikes: tea"}
-        assert "Likes: tea" in await system_text(house, conversation)
+async def test_an_edit_is_written_with_its_result_and_the_model_sees_it_at_once(house: House) -> None:
+    conversation = await with_memory(house, "memory_insert")
+    house.model.script(Call("memory_insert", {"label": "human", "new_string": "Likes: tea"}))
+    house.model.script(Say("noted"))
+    await house.finished(conversation)
+    assert await blocks_of(house, conversation) == {"human": "Name: Ada\nLikes: tea"}
+    assert "Likes: tea" in await system_text(house, conversation)
 
 
 @pytest.mark.parametrize(
@@ -71,182 +70,171 @@ async def test_an_edit_is_written_with_its_result_and_the_model_sees_it_at_once(
     ],
     ids=lambda call: f"{call.name} {call.arguments.get('command', '')}",
 )
-async def test_what_a_person_wrote_while_the_tool_worked_stays_and_the_model_is_told(
-    database_url: str, call: Call
-) -> None:
-    async with opened(database_url) as house:
-        conversation = await with_memory(house, call.name)
-        builtin = house.toolbox.does[call.name]
+async def test_what_a_person_wrote_while_the_tool_worked_stays_and_the_model_is_told(house: House, call: Call) -> None:
+    conversation = await with_memory(house, call.name)
+    builtin = house.toolbox.does[call.name]
 
-        async def interrupted(job: ToolJob) -> str | ToolOutcome:
-            outcome = await builtin(job)
+    async def interrupted(job: ToolJob) -> str | ToolOutcome:
+        outcome = await builtin(job)
+        await by_hand(house, conversation, value="Name: Ada Lovelace")
+        return outcome
+
+    house.toolbox.does[call.name] = interrupted
+    house.model.script(call)
+    house.model.script(Say("I see"))
+    run = await house.finished(conversation)
+    assert run.stop_reason == "end_turn"
+    assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace"}
+    [(status, text)] = await results(house, conversation)
+    assert status == "error"
+    assert "Somebody else changed the memory block human meanwhile" in text
+    assert "it now reads:\nName: Ada Lovelace" in text
+    assert "Ada Lovelace" in await system_text(house, conversation)
+
+
+async def test_the_model_can_make_the_edit_again_on_what_it_was_told(house: House) -> None:
+    conversation = await with_memory(house, "memory_insert")
+    builtin = house.toolbox.does["memory_insert"]
+
+    async def interrupted_once(job: ToolJob) -> str | ToolOutcome:
+        outcome = await builtin(job)
+        if len(house.toolbox.calls) == 1:
             await by_hand(house, conversation, value="Name: Ada Lovelace")
-            return outcome
+        return outcome
 
-        house.toolbox.does[call.name] = interrupted
-        house.model.script(call)
-        house.model.script(Say("I see"))
-        run = await house.finished(conversation)
-        assert run.stop_reason == "end_turn"
-        assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace"}
-        [(status, text)] = await results(house, conversation)
-        assert status == "error"
-        assert "Somebody else changed the memory block human meanwhile" in text
-        assert "it now reads:\nName: Ada Lovelace" in text
-        assert "Ada Lovelace" in await system_text(house, conversation)
+    house.toolbox.does["memory_insert"] = interrupted_once
+    for _ in range(2):
+        house.model.script(Call("memory_insert", {"label": "human", "new_string": "Likes: tea"}))
+    house.model.script(Say("noted"))
+    await house.finished(conversation)
+    assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace\nLikes: tea"}
+    assert [status for status, _ in await results(house, conversation)] == ["error", "success"]
 
 
-async def test_the_model_can_make_the_edit_again_on_what_it_was_told(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await with_memory(house, "memory_insert")
-        builtin = house.toolbox.does["memory_insert"]
-
-        async def interrupted_once(job: ToolJob) -> str | ToolOutcome:
-            outcome = await builtin(job)
-            if len(house.toolbox.calls) == 1:
-                await by_hand(house, conversation, value="Name: Ada Lovelace")
-            return outcome
-
-        house.toolbox.does["memory_insert"] = interrupted_once
-        for _ in range(2):
-            house.model.script(Call("memory_insert", {"label": "human", "new_string": "Likes: tea"}))
-        house.model.script(Say("noted"))
-        await house.finished(conversation)
-        assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace\nLikes: tea"}
-        assert [status for status, _ in await results(house, conversation)] == ["error", "success"]
-
-
-async def test_an_edit_of_a_person_earlier_in_the_run_is_not_lost_either(database_url: str) -> None:
+async def test_an_edit_of_a_person_earlier_in_the_run_is_not_lost_either(house: House) -> None:
     """The run read the blocks when it began; the person wrote while an unrelated tool was at work."""
-    async with opened(database_url) as house:
-        builtins = builtins_of(house)
-        house.toolbox.does["memory_rethink"] = builtins.run
-        conversation = await house.agent("look", tools=["memory_rethink"], memory_blocks=[HUMAN])
+    builtins = builtins_of(house)
+    house.toolbox.does["memory_rethink"] = builtins.run
+    conversation = await house.agent("look", tools=["memory_rethink"], memory_blocks=[HUMAN])
 
-        async def look(_job: ToolJob) -> str:
-            await by_hand(house, conversation, value="Name: Ada Lovelace")
-            return "seen"
+    async def look(_job: ToolJob) -> str:
+        await by_hand(house, conversation, value="Name: Ada Lovelace")
+        return "seen"
 
-        house.toolbox.does["look"] = look
-        house.model.script(Call("look"))
-        house.model.script(Call("memory_rethink", {"label": "human", "new_memory": "Nothing"}))
-        house.model.script(Say("I see"))
+    house.toolbox.does["look"] = look
+    house.model.script(Call("look"))
+    house.model.script(Call("memory_rethink", {"label": "human", "new_memory": "Nothing"}))
+    house.model.script(Say("I see"))
+    await house.finished(conversation)
+    assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace"}
+
+
+async def test_a_block_that_became_read_only_meanwhile_is_left_alone(house: House) -> None:
+    conversation = await with_memory(house, "memory_insert")
+    builtin = house.toolbox.does["memory_insert"]
+
+    async def interrupted(job: ToolJob) -> str | ToolOutcome:
+        outcome = await builtin(job)
+        await by_hand(house, conversation, read_only=True)
+        return outcome
+
+    house.toolbox.does["memory_insert"] = interrupted
+    house.model.script(Call("memory_insert", {"label": "human", "new_string": "x"}))
+    house.model.script(Say("I see"))
+    await house.finished(conversation)
+    assert await blocks_of(house, conversation) == {"human": "Name: Ada"}
+
+
+async def test_a_tool_of_a_user_keeps_its_result_when_its_edit_came_too_late(house: House) -> None:
+    conversation = await house.agent("send", memory_blocks=[HUMAN])
+
+    async def send(job: ToolJob) -> ToolOutcome:
+        block = job.blocks[0]
+        await by_hand(house, conversation, value="Name: Ada Lovelace")
+        return ToolOutcome("success", "sent", edits=(MemoryEdit(block, replace(block, value="sent one")),))
+
+    house.toolbox.does["send"] = send
+    house.model.script(Call("send"))
+    house.model.script(Say("done"))
+    await house.finished(conversation)
+    [(status, text)] = await results(house, conversation)
+    assert status == "success"
+    assert text.startswith("sent\n[Somebody else changed the memory block human meanwhile")
+    assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace"}
+
+
+async def test_the_memory_tool_makes_renames_and_lets_go_of_blocks(house: House) -> None:
+    conversation = await with_memory(house, "memory")
+    plan = {"command": "create", "path": "/memories/plan", "file_text": "Step 1", "description": "What to do"}
+    steps: list[tuple[dict[str, Any], dict[str, str]]] = [
+        (plan, {"human": "Name: Ada", "plan": "Step 1"}),
+        (plan, {"human": "Name: Ada", "plan": "Step 1"}),  # refused: it is there
+        (
+            {"command": "str_replace", "path": "plan", "old_str": "1", "new_str": "2"},
+            {"human": "Name: Ada", "plan": "Step 2"},
+        ),
+        ({"command": "rename", "old_path": "plan", "new_path": "goal"}, {"human": "Name: Ada", "goal": "Step 2"}),
+        ({"command": "delete", "path": "/memories/human"}, {"goal": "Step 2"}),
+        ({"command": "view"}, {"goal": "Step 2"}),
+    ]
+    for arguments, expected in steps:
+        house.model.script(Call("memory", arguments))
+        house.model.script(Say("ok"))
         await house.finished(conversation)
-        assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace"}
+        assert await blocks_of(house, conversation) == expected, arguments
+    told = await results(house, conversation)
+    assert [status for status, _ in told] == ["success", "error", "success", "success", "success", "success"]
+    assert told[-1] == ("success", "/memories/goal")
+    assert "<goal>" in await system_text(house, conversation)
+    assert "Ada" not in await system_text(house, conversation)
 
 
-async def test_a_block_that_became_read_only_meanwhile_is_left_alone(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await with_memory(house, "memory_insert")
-        builtin = house.toolbox.does["memory_insert"]
+async def test_a_block_that_a_person_made_with_the_same_label_is_not_doubled(house: House) -> None:
+    conversation = await with_memory(house, "memory")
+    builtin = house.toolbox.does["memory"]
 
-        async def interrupted(job: ToolJob) -> str | ToolOutcome:
-            outcome = await builtin(job)
-            await by_hand(house, conversation, read_only=True)
-            return outcome
+    async def interrupted(job: ToolJob) -> str | ToolOutcome:
+        outcome = await builtin(job)
+        records = Blocks(SqlBlocks(house.database), house.deps.clock)
+        made = await records.create(DEFAULT_ACTOR, {"label": "plan", "value": "mine"})
+        await house.agents.attach_block(DEFAULT_ACTOR, job.agent_id, made.id)
+        return outcome
 
-        house.toolbox.does["memory_insert"] = interrupted
-        house.model.script(Call("memory_insert", {"label": "human", "new_string": "x"}))
-        house.model.script(Say("I see"))
-        await house.finished(conversation)
-        assert await blocks_of(house, conversation) == {"human": "Name: Ada"}
-
-
-async def test_a_tool_of_a_user_keeps_its_result_when_its_edit_came_too_late(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("send", memory_blocks=[HUMAN])
-
-        async def send(job: ToolJob) -> ToolOutcome:
-            block = job.blocks[0]
-            await by_hand(house, conversation, value="Name: Ada Lovelace")
-            return ToolOutcome("success", "sent", edits=(MemoryEdit(block, replace(block, value="sent one")),))
-
-        house.toolbox.does["send"] = send
-        house.model.script(Call("send"))
-        house.model.script(Say("done"))
-        await house.finished(conversation)
-        [(status, text)] = await results(house, conversation)
-        assert status == "success"
-        assert text.startswith("sent\n[Somebody else changed the memory block human meanwhile")
-        assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace"}
+    house.toolbox.does["memory"] = interrupted
+    house.model.script(Call("memory", {"command": "create", "path": "plan", "file_text": "the model's"}))
+    house.model.script(Say("I see"))
+    await house.finished(conversation)
+    assert await blocks_of(house, conversation) == {"human": "Name: Ada", "plan": "mine"}
 
 
-async def test_the_memory_tool_makes_renames_and_lets_go_of_blocks(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await with_memory(house, "memory")
-        plan = {"command": "create", "path": "/memories/plan", "file_text": "Step 1", "description": "What to do"}
-        steps: list[tuple[dict[str, Any], dict[str, str]]] = [
-            (plan, {"human": "Name: Ada", "plan": "Step 1"}),
-            (plan, {"human": "Name: Ada", "plan": "Step 1"}),  # refused: it is there
-            (
-                {"command": "str_replace", "path": "plan", "old_str": "1", "new_str": "2"},
-                {"human": "Name: Ada", "plan": "Step 2"},
-            ),
-            ({"command": "rename", "old_path": "plan", "new_path": "goal"}, {"human": "Name: Ada", "goal": "Step 2"}),
-            ({"command": "delete", "path": "/memories/human"}, {"goal": "Step 2"}),
-            ({"command": "view"}, {"goal": "Step 2"}),
-        ]
-        for arguments, expected in steps:
-            house.model.script(Call("memory", arguments))
-            house.model.script(Say("ok"))
-            await house.finished(conversation)
-            assert await blocks_of(house, conversation) == expected, arguments
-        told = await results(house, conversation)
-        assert [status for status, _ in told] == ["success", "error", "success", "success", "success", "success"]
-        assert told[-1] == ("success", "/memories/goal")
-        assert "<goal>" in await system_text(house, conversation)
-        assert "Ada" not in await system_text(house, conversation)
+async def test_two_edits_of_one_result_are_written_together_or_not_at_all(house: House) -> None:
+    conversation = await house.agent("both", memory_blocks=[HUMAN, {"label": "persona", "value": "kind"}])
+
+    async def both(job: ToolJob) -> ToolOutcome:
+        await by_hand(house, conversation, value="changed by hand")
+
+        def edit(block: Block) -> MemoryEdit:
+            return MemoryEdit(block, replace(block, value="by the tool"))
+
+        return ToolOutcome("success", "done", edits=tuple(edit(block) for block in reversed(job.blocks)))
+
+    house.toolbox.does["both"] = both
+    house.model.script(Call("both"))
+    house.model.script(Say("done"))
+    await house.finished(conversation)
+    assert await blocks_of(house, conversation) == {"human": "changed by hand", "persona": "kind"}
 
 
-async def test_a_block_that_a_person_made_with_the_same_label_is_not_doubled(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await with_memory(house, "memory")
-        builtin = house.toolbox.does["memory"]
-
-        async def interrupted(job: ToolJob) -> str | ToolOutcome:
-            outcome = await builtin(job)
-            records = Blocks(SqlBlocks(house.database), house.deps.clock)
-            made = await records.create(DEFAULT_ACTOR, {"label": "plan", "value": "mine"})
-            await house.agents.attach_block(DEFAULT_ACTOR, job.agent_id, made.id)
-            return outcome
-
-        house.toolbox.does["memory"] = interrupted
-        house.model.script(Call("memory", {"command": "create", "path": "plan", "file_text": "the model's"}))
-        house.model.script(Say("I see"))
-        await house.finished(conversation)
-        assert await blocks_of(house, conversation) == {"human": "Name: Ada", "plan": "mine"}
-
-
-async def test_two_edits_of_one_result_are_written_together_or_not_at_all(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("both", memory_blocks=[HUMAN, {"label": "persona", "value": "kind"}])
-
-        async def both(job: ToolJob) -> ToolOutcome:
-            await by_hand(house, conversation, value="changed by hand")
-
-            def edit(block: Block) -> MemoryEdit:
-                return MemoryEdit(block, replace(block, value="by the tool"))
-
-            return ToolOutcome("success", "done", edits=tuple(edit(block) for block in reversed(job.blocks)))
-
-        house.toolbox.does["both"] = both
-        house.model.script(Call("both"))
-        house.model.script(Say("done"))
-        await house.finished(conversation)
-        assert await blocks_of(house, conversation) == {"human": "changed by hand", "persona": "kind"}
-
-
-async def test_a_search_of_the_conversation_does_not_find_the_request_that_asked_for_it(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent(tools=["conversation_search"])
-        house.toolbox.does["conversation_search"] = builtins_of(house).run
-        house.model.script(Say("A walrus, noted."))
-        await house.finished(conversation, "My favourite animal is the walrus.")
-        house.model.script(Say("Let me look for walrus."), Call("conversation_search", {"query": "walrus"}))
-        house.model.script(Say("done"))
-        await house.finished(conversation, "What did I say about the walrus?")
-        [(_, text)] = await results(house, conversation)
-        assert [line.split("] ")[1] for line in text.splitlines()] == [
-            "assistant: A walrus, noted.",
-            "user: My favourite animal is the walrus.",
-        ]
+async def test_a_search_of_the_conversation_does_not_find_the_request_that_asked_for_it(house: House) -> None:
+    conversation = await house.agent(tools=["conversation_search"])
+    house.toolbox.does["conversation_search"] = builtins_of(house).run
+    house.model.script(Say("A walrus, noted."))
+    await house.finished(conversation, "My favourite animal is the walrus.")
+    house.model.script(Say("Let me look for walrus."), Call("conversation_search", {"query": "walrus"}))
+    house.model.script(Say("done"))
+    await house.finished(conversation, "What did I say about the walrus?")
+    [(_, text)] = await results(house, conversation)
+    assert [line.split("] ")[1] for line in text.splitlines()] == [
+        "assistant: A walrus, noted.",
+        "user: My favourite animal is the walrus.",
+    ]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 
-from engine.house import House, opened
+from engine.house import House
 from holdfast.core.conversation.messages import Approval, ToolReturnsBody
 from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
-from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
 
@@ -39,57 +35,43 @@ async def the_next_turn_reads_only(house: House, conversation: str, before: list
     assert [message.id for message in house.model.requests[-1].messages][: len(before)] == before
 
 
-def hanging(begun: asyncio.Event) -> Callable[[ToolJob], Awaitable[str]]:
-    """A tool that runs until it is killed."""
-
-    async def wait(job: ToolJob) -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    return wait
-
-
-async def test_while_tools_run_the_results_there_are_stay_in_the_history(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("look", "wait")
-        before = await a_turn_before(house, conversation)
-        house.toolbox.does["wait"] = hanging(begun := asyncio.Event())
-        house.model.script(Call("look", id="c1"), Call("wait", id="c2"))
-        run = await house.start(conversation)
-        await begun.wait()
-        assert await house.engine.cancel(run, rollback=True)
-        assert await returned_in(house, run) == [("c1", "success"), ("c2", "error")]
-        await the_next_turn_reads_only(house, conversation, before)
+async def test_while_tools_run_the_results_there_are_stay_in_the_history(house: House) -> None:
+    conversation = await house.agent("look", "wait")
+    before = await a_turn_before(house, conversation)
+    wait = house.toolbox.block("wait")
+    house.model.script(Call("look", id="c1"), Call("wait", id="c2"))
+    run = await house.start(conversation)
+    await wait.begun.wait()
+    assert await house.engine.cancel(run, rollback=True)
+    assert await returned_in(house, run) == [("c1", "success"), ("c2", "error")]
+    await the_next_turn_reads_only(house, conversation, before)
 
 
-async def test_while_a_human_is_asked_the_request_has_its_return_in_the_history(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        before = await a_turn_before(house, conversation)
-        house.model.script(Call("pay", id="c1"))
-        run = await house.finished(conversation)
-        assert await house.engine.cancel(run, "ann", rollback=True)
-        assert await returned_in(house, run) == [("c1", "error")]
-        told = (await house.history.run(DEFAULT_ACTOR, run.id)).metadata["cancelled"]
-        assert told == {"by": "ann", "reason": None, "rollback": True}
-        await the_next_turn_reads_only(house, conversation, before)
+async def test_while_a_human_is_asked_the_request_has_its_return_in_the_history(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    before = await a_turn_before(house, conversation)
+    house.model.script(Call("pay", id="c1"))
+    run = await house.finished(conversation)
+    assert await house.engine.cancel(run, "ann", rollback=True)
+    assert await returned_in(house, run) == [("c1", "error")]
+    told = (await house.history.run(DEFAULT_ACTOR, run.id)).metadata["cancelled"]
+    assert told == {"by": "ann", "reason": None, "rollback": True}
+    await the_next_turn_reads_only(house, conversation, before)
 
 
 @pytest.mark.parametrize("asked_of", ["asking", "answering"])
-async def test_a_turn_of_two_runs_leaves_whole(database_url: str, asked_of: str) -> None:
+async def test_a_turn_of_two_runs_leaves_whole(house: House, asked_of: str) -> None:
     """Only the run at work can be cancelled; the one that asked is over, and cancelling it changes nothing."""
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        before = await a_turn_before(house, conversation)
-        house.toolbox.does["pay"] = hanging(begun := asyncio.Event())
-        house.model.script(Call("pay", id="c1"))
-        asking = await house.finished(conversation)
-        answering = await house.start(conversation, "", answers=(Approval("c1", True),))
-        await begun.wait()
-        if asked_of == "asking":
-            assert await house.engine.cancel(asking, rollback=True)
-            assert (await house.history.run(DEFAULT_ACTOR, answering.id)).status == "running"
-        assert await house.engine.cancel(answering, rollback=True)
-        assert await returned_in(house, answering) == [("c1", "error")]
-        await the_next_turn_reads_only(house, conversation, before)
+    conversation = await house.agent("pay", gated=("pay",))
+    before = await a_turn_before(house, conversation)
+    pay = house.toolbox.block("pay")
+    house.model.script(Call("pay", id="c1"))
+    asking = await house.finished(conversation)
+    answering = await house.start(conversation, "", answers=(Approval("c1", True),))
+    await pay.begun.wait()
+    if asked_of == "asking":
+        assert await house.engine.cancel(asking, rollback=True)
+        assert (await house.history.run(DEFAULT_ACTOR, answering.id)).status == "running"
+    assert await house.engine.cancel(answering, rollback=True)
+    assert await returned_in(house, answering) == [("c1", "error")]
+    await the_next_turn_reads_only(house, conversation, before)

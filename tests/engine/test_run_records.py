@@ -16,7 +16,6 @@ from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import RunFilter
 from holdfast.ports.stores.trace_store import Trace
-from holdfast.ports.toolbox import ToolJob
 from holdfast.records.conversations import Conversations
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.traces import SqlTraces
@@ -41,20 +40,19 @@ def mentions(connection: Connection, run_id: str) -> dict[str, int]:
     return found
 
 
-async def test_a_deleted_run_leaves_its_messages_and_nothing_that_names_it(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("look")
-        house.model.script(Call("look"))
-        house.model.script(Say("seen"))
-        run = await house.finished(conversation, keys=("otid:a",), body_digest="d", callback_url="https://example.com/")
-        await keep_a_trace(house, run)
-        named = await house.database.read(mentions, run.id)
-        assert {"run_keys", "run_tools", "steps", "ledger", "events", "outbox", "messages", "traces"} <= set(named)
-        await house.history.delete_run(DEFAULT_ACTOR, run.id)
-        assert await house.database.read(mentions, run.id) == {}
-        assert await house.kinds(conversation) == ["System", "User", "Assistant", "ToolReturns", "Assistant"]
-        house.model.script(Say("go on"))
-        assert (await house.finished(conversation)).status == "completed"
+async def test_a_deleted_run_leaves_its_messages_and_nothing_that_names_it(house: House) -> None:
+    conversation = await house.agent("look")
+    house.model.script(Call("look"))
+    house.model.script(Say("seen"))
+    run = await house.finished(conversation, keys=("otid:a",), body_digest="d", callback_url="https://example.com/")
+    await keep_a_trace(house, run)
+    named = await house.database.read(mentions, run.id)
+    assert {"run_keys", "run_tools", "steps", "ledger", "events", "outbox", "messages", "traces"} <= set(named)
+    await house.history.delete_run(DEFAULT_ACTOR, run.id)
+    assert await house.database.read(mentions, run.id) == {}
+    assert await house.kinds(conversation) == ["System", "User", "Assistant", "ToolReturns", "Assistant"]
+    house.model.script(Say("go on"))
+    assert (await house.finished(conversation)).status == "completed"
 
 
 def naming(connection: Connection, column: str, identity: str) -> dict[str, int]:
@@ -68,54 +66,50 @@ def naming(connection: Connection, column: str, identity: str) -> dict[str, int]
     return found
 
 
-async def test_a_deleted_agent_leaves_nothing_that_names_it_its_conversations_or_its_runs(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("look", "pay", gated=("pay",))
-        house.model.script(Call("look"), Call("pay", id="c1"))
-        asking = await house.finished(
-            conversation, keys=("otid:a",), body_digest="d", callback_url="https://x.example/"
-        )
-        house.model.script(Hang())
-        at_work = await house.start(conversation, "", answers=(Approval("c1", True),))
-        await house.model_called(2)
-        for run in (asking, at_work):
-            assert await house.database.read(naming, "run_id", run.id)
-        await house.agents.delete(DEFAULT_ACTOR, asking.agent_id)
-        for column, identity in (
-            ("agent_id", asking.agent_id),
-            ("conversation_id", conversation),
-            ("run_id", asking.id),
-            ("run_id", at_work.id),
-        ):
-            assert await house.database.read(naming, column, identity) == {}, column
+async def test_a_deleted_agent_leaves_nothing_that_names_it_its_conversations_or_its_runs(house: House) -> None:
+    conversation = await house.agent("look", "pay", gated=("pay",))
+    house.model.script(Call("look"), Call("pay", id="c1"))
+    asking = await house.finished(conversation, keys=("otid:a",), body_digest="d", callback_url="https://x.example/")
+    house.model.script(Hang())
+    at_work = await house.start(conversation, "", answers=(Approval("c1", True),))
+    await house.model_called(2)
+    for run in (asking, at_work):
+        assert await house.database.read(naming, "run_id", run.id)
+    await house.agents.delete(DEFAULT_ACTOR, asking.agent_id)
+    for column, identity in (
+        ("agent_id", asking.agent_id),
+        ("conversation_id", conversation),
+        ("run_id", asking.id),
+        ("run_id", at_work.id),
+    ):
+        assert await house.database.read(naming, column, identity) == {}, column
 
 
-async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent_goes_on(database_url: str) -> None:
-    async with opened(database_url) as house:
-        default = await house.agent("look", "pay", gated=("pay",))
-        agent_id = (await house.conversations.get(DEFAULT_ACTOR, default)).agent_id
-        kept = Conversations(house.conversations, house.deps.store, house.deps.clock)
-        line = await kept.create(DEFAULT_ACTOR, agent_id, {})
-        house.model.script(Call("look"), Call("pay", id="c1"))
-        asked = await house.finished(line.id, keys=("otid:a",), body_digest="d", callback_url="https://x.example/")
-        house.model.script(Say("paid"))
-        paid = await house.finished(line.id, "", answers=(Approval("c1", True),), allow={"pay": None})
-        await keep_a_trace(house, paid)
-        before = await house.database.read(naming, "conversation_id", line.id)
-        assert {"runs", "run_keys", "messages", "context", "ledger", "allowances"} <= set(before)
-        assert {"events", "steps", "outbox"} <= set(await house.database.read(naming, "run_id", asked.id))
-        assert {"run_tools", "traces"} <= set(await house.database.read(naming, "run_id", paid.id))
-        steps = [step.id for run in (asked, paid) for step in await house.deps.store.run_steps(run.id)]
-        await kept.remove(line)
-        gone = [("conversation_id", line.id), ("ancestor_id", line.id), ("id", line.id), ("run_id", asked.id)]
-        gone += [("run_id", paid.id), ("turn_id", asked.id), *(("step_id", step) for step in steps)]
-        for column, identity in gone:
-            named = await house.database.read(naming, column, identity)
-            assert set(named) <= {"decisions"}, column  # the audit log outlives what it tells of, by design
-        house.model.script(Say("still here"))
-        assert (await house.finished(default)).status == "completed"
-        house.model.script(Say("and here"))
-        assert (await house.finished((await kept.create(DEFAULT_ACTOR, agent_id, {})).id)).stop_reason == "end_turn"
+async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent_goes_on(house: House) -> None:
+    default = await house.agent("look", "pay", gated=("pay",))
+    agent_id = (await house.conversations.get(DEFAULT_ACTOR, default)).agent_id
+    kept = Conversations(house.conversations, house.deps.store, house.deps.clock)
+    line = await kept.create(DEFAULT_ACTOR, agent_id, {})
+    house.model.script(Call("look"), Call("pay", id="c1"))
+    asked = await house.finished(line.id, keys=("otid:a",), body_digest="d", callback_url="https://x.example/")
+    house.model.script(Say("paid"))
+    paid = await house.finished(line.id, "", answers=(Approval("c1", True),), allow={"pay": None})
+    await keep_a_trace(house, paid)
+    before = await house.database.read(naming, "conversation_id", line.id)
+    assert {"runs", "run_keys", "messages", "context", "ledger", "allowances"} <= set(before)
+    assert {"events", "steps", "outbox"} <= set(await house.database.read(naming, "run_id", asked.id))
+    assert {"run_tools", "traces"} <= set(await house.database.read(naming, "run_id", paid.id))
+    steps = [step.id for run in (asked, paid) for step in await house.deps.store.run_steps(run.id)]
+    await kept.remove(line)
+    gone = [("conversation_id", line.id), ("ancestor_id", line.id), ("id", line.id), ("run_id", asked.id)]
+    gone += [("run_id", paid.id), ("turn_id", asked.id), *(("step_id", step) for step in steps)]
+    for column, identity in gone:
+        named = await house.database.read(naming, column, identity)
+        assert set(named) <= {"decisions"}, column  # the audit log outlives what it tells of, by design
+    house.model.script(Say("still here"))
+    assert (await house.finished(default)).status == "completed"
+    house.model.script(Say("and here"))
+    assert (await house.finished((await kept.create(DEFAULT_ACTOR, agent_id, {})).id)).stop_reason == "end_turn"
 
 
 async def keep_a_trace(house: House, run: Run) -> None:
@@ -126,89 +120,77 @@ async def keep_a_trace(house: House, run: Run) -> None:
     await SqlTraces(house.database).keep([trace])
 
 
-async def test_a_run_at_work_or_waiting_cannot_be_deleted_but_an_answered_one_can(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        waiting = await house.finished(conversation)
-        with pytest.raises(Conflict, match="not finished"):
-            await house.history.delete_run(DEFAULT_ACTOR, waiting.id)
-        house.model.script(Hang())
-        answering = await house.start(conversation, "", answers=(Approval("c1", True),))
-        with pytest.raises(Conflict, match="not finished"):
-            await house.history.delete_run(DEFAULT_ACTOR, waiting.id)
-        await house.engine.cancel(answering)
+async def test_a_run_at_work_or_waiting_cannot_be_deleted_but_an_answered_one_can(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    waiting = await house.finished(conversation)
+    with pytest.raises(Conflict, match="not finished"):
         await house.history.delete_run(DEFAULT_ACTOR, waiting.id)
-        assert await house.database.read(mentions, waiting.id) == {}
+    house.model.script(Hang())
+    answering = await house.start(conversation, "", answers=(Approval("c1", True),))
+    with pytest.raises(Conflict, match="not finished"):
+        await house.history.delete_run(DEFAULT_ACTOR, waiting.id)
+    await house.engine.cancel(answering)
+    await house.history.delete_run(DEFAULT_ACTOR, waiting.id)
+    assert await house.database.read(mentions, waiting.id) == {}
 
 
-async def test_a_tool_counts_for_the_run_that_executed_it(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        asking = await house.finished(conversation)
-        house.model.script(Say("paid"))
-        paying = await house.finished(conversation, "", answers=(Approval("c1", True),))
-        assert (asking.tools_used, paying.tools_used) == ((), ("pay",))
-        tool = next(t for t in (await house.deps.store.snapshot(conversation)).tools)
-        for name in ("pay", tool.id):
-            found = await house.history.runs(DEFAULT_ACTOR, RunFilter(tools_used=(name,)), Page())
-            assert [run.id for run in found] == [paying.id]
+async def test_a_tool_counts_for_the_run_that_executed_it(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    asking = await house.finished(conversation)
+    house.model.script(Say("paid"))
+    paying = await house.finished(conversation, "", answers=(Approval("c1", True),))
+    assert (asking.tools_used, paying.tools_used) == ((), ("pay",))
+    tool = next(t for t in (await house.deps.store.snapshot(conversation)).tools)
+    for name in ("pay", tool.id):
+        found = await house.history.runs(DEFAULT_ACTOR, RunFilter(tools_used=(name,)), Page())
+        assert [run.id for run in found] == [paying.id]
 
 
-async def test_a_tool_that_was_cut_off_counts_as_used_and_one_that_never_began_does_not(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("wait", "look")
-        begun = asyncio.Event()
-
-        async def wait(job: ToolJob) -> str:
-            begun.set()
-            await asyncio.Event().wait()
-            return "never"
-
-        house.toolbox.does["wait"] = wait
-        house.model.script(Call("wait", id="c1"), Call("look", id="c2"))
-        run = await house.start(conversation)
-        await begun.wait()
-        await house.engine.cancel(run)
-        assert (await house.history.run(DEFAULT_ACTOR, run.id)).tools_used == ("wait",)
-        found = await house.history.runs(DEFAULT_ACTOR, RunFilter(tools_used=("wait",)), Page())
-        assert [run.id for run in found] == [run.id]
+async def test_a_tool_that_was_cut_off_counts_as_used_and_one_that_never_began_does_not(house: House) -> None:
+    conversation = await house.agent("wait", "look")
+    wait = house.toolbox.block("wait")
+    house.model.script(Call("wait", id="c1"), Call("look", id="c2"))
+    run = await house.start(conversation)
+    await wait.begun.wait()
+    await house.engine.cancel(run)
+    assert (await house.history.run(DEFAULT_ACTOR, run.id)).tools_used == ("wait",)
+    found = await house.history.runs(DEFAULT_ACTOR, RunFilter(tools_used=("wait",)), Page())
+    assert [run.id for run in found] == [run.id]
 
 
-async def test_the_time_of_an_approved_tool_is_that_of_the_step_that_asked_for_it(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        house.model.script(Say("paid"))
-        asking = await house.finished(conversation)
-        (asked,) = await house.deps.store.run_steps(asking.id)
-        answering = await house.finished(conversation, "", answers=(Approval("c1", True),))
-        (step,) = await house.deps.store.run_steps(asking.id)
-        assert asked.tool_ns is None
-        assert step.tool_ns
-        assert step.step_ns == (step.llm_ns or 0) + step.tool_ns
-        assert (step.status, step.stop_reason) == ("success", "requires_approval")
-        assert [s.tool_ns for s in await house.deps.store.run_steps(answering.id)] == [None]
+async def test_the_time_of_an_approved_tool_is_that_of_the_step_that_asked_for_it(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    house.model.script(Say("paid"))
+    asking = await house.finished(conversation)
+    (asked,) = await house.deps.store.run_steps(asking.id)
+    answering = await house.finished(conversation, "", answers=(Approval("c1", True),))
+    (step,) = await house.deps.store.run_steps(asking.id)
+    assert asked.tool_ns is None
+    assert step.tool_ns
+    assert step.step_ns == (step.llm_ns or 0) + step.tool_ns
+    assert (step.status, step.stop_reason) == ("success", "requires_approval")
+    assert [s.tool_ns for s in await house.deps.store.run_steps(answering.id)] == [None]
 
 
-async def test_steps_know_their_times_and_every_kind_of_token(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("look")
-        house.model.script(Call("look"), Count(Usage(100, 20, 60, 10, 5)))
-        house.model.script(Say("seen"), Count(Usage(200, 10, 150, None, 2)))
-        run = await house.finished(conversation)
-        first, second = await house.deps.store.run_steps(run.id)
-        assert first.usage.plus(second.usage) == Usage(300, 30, 210, 10, 7)
-        assert first.llm_ns
-        assert first.tool_ns
-        assert first.step_ns is not None
-        assert first.step_ns >= first.llm_ns + first.tool_ns
-        assert second.tool_ns is None
-        assert run.num_steps == 2
-        assert run.ttft_ns is not None
-        assert run.total_duration_ns is not None
-        assert 0 < run.ttft_ns <= run.total_duration_ns
+async def test_steps_know_their_times_and_every_kind_of_token(house: House) -> None:
+    conversation = await house.agent("look")
+    house.model.script(Call("look"), Count(Usage(100, 20, 60, 10, 5)))
+    house.model.script(Say("seen"), Count(Usage(200, 10, 150, None, 2)))
+    run = await house.finished(conversation)
+    first, second = await house.deps.store.run_steps(run.id)
+    assert first.usage.plus(second.usage) == Usage(300, 30, 210, 10, 7)
+    assert first.llm_ns
+    assert first.tool_ns
+    assert first.step_ns is not None
+    assert first.step_ns >= first.llm_ns + first.tool_ns
+    assert second.tool_ns is None
+    assert run.num_steps == 2
+    assert run.ttft_ns is not None
+    assert run.total_duration_ns is not None
+    assert 0 < run.ttft_ns <= run.total_duration_ns
 
 
 async def die(house: House, run_id: str) -> None:
@@ -291,47 +273,44 @@ def test_every_kind_of_failure_is_in_the_table() -> None:
 @pytest.mark.parametrize("kind", FAILURES)
 @pytest.mark.parametrize("seen", ["", "half an answer"], ids=["at once", "mid-stream"])
 async def test_a_models_failure_is_in_the_metadata_however_the_run_was_asked_for(
-    database_url: str, kind: ModelErrorKind, way: dict[str, Any], seen: str
+    house: House, kind: ModelErrorKind, way: dict[str, Any], seen: str
 ) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(*((Say(seen),) if seen else ()), FailMidStream(kind))
-        run = await house.finished(conversation, **way)
-        error_type, stop_reason = FAILURES[kind]
-        assert (run.status, run.stop_reason) == ("failed", stop_reason)
-        error = run.metadata["error"]
-        assert (error["error_type"], error["run_id"], run.metadata["run_type"]) == (error_type, run.id, way["run_type"])
-        records = await house.records(run.id)
-        shown = [r for r in records if r["message_type"] == "error_message"]
-        assert [{**record, "seq_id": None} for record in shown] == [error]
-        assert [r["stop_reason"] for r in records if r["message_type"] == "stop_reason"] == [stop_reason]
+    conversation = await house.agent()
+    house.model.script(*((Say(seen),) if seen else ()), FailMidStream(kind))
+    run = await house.finished(conversation, **way)
+    error_type, stop_reason = FAILURES[kind]
+    assert (run.status, run.stop_reason) == ("failed", stop_reason)
+    error = run.metadata["error"]
+    assert (error["error_type"], error["run_id"], run.metadata["run_type"]) == (error_type, run.id, way["run_type"])
+    records = await house.records(run.id)
+    shown = [r for r in records if r["message_type"] == "error_message"]
+    assert [{**record, "seq_id": None} for record in shown] == [error]
+    assert [r["stop_reason"] for r in records if r["message_type"] == "stop_reason"] == [stop_reason]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way["run_type"]))
 async def test_a_reply_that_was_cut_short_is_shown_and_the_metadata_says_why_the_run_failed(
-    database_url: str, way: dict[str, Any]
+    house: House, way: dict[str, Any]
 ) -> None:
-    async with opened(database_url) as house:
-        house.model.script(Say("half an ans"), Finish("length"))
-        run = await house.finished(await house.agent(), **way)
-        assert (run.status, run.stop_reason) == ("failed", "max_tokens_exceeded")
-        assert run.metadata["error"]["error_type"] == "max_tokens_exceeded"
-        assert "max_output_tokens" in run.metadata["error"]["message"]
-        kinds = [record["message_type"] for record in await house.records(run.id) if "message_type" in record]
-        assert "error_message" not in kinds
-        assert "usage_statistics" in kinds
+    house.model.script(Say("half an ans"), Finish("length"))
+    run = await house.finished(await house.agent(), **way)
+    assert (run.status, run.stop_reason) == ("failed", "max_tokens_exceeded")
+    assert run.metadata["error"]["error_type"] == "max_tokens_exceeded"
+    assert "max_output_tokens" in run.metadata["error"]["message"]
+    kinds = [record["message_type"] for record in await house.records(run.id) if "message_type" in record]
+    assert "error_message" not in kinds
+    assert "usage_statistics" in kinds
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way["run_type"]))
-async def test_a_bug_of_ours_is_an_internal_error_in_the_metadata(database_url: str, way: dict[str, Any]) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        run = await broken(house, conversation, way)
-        assert (run.status, run.stop_reason) == ("failed", "error")
-        assert run.metadata["error"]["error_type"] == "internal_error"
-        assert "the roof fell in" in run.metadata["error"]["detail"]
-        house.model.script(Say("better"))
-        assert (await house.finished(conversation)).status == "completed"
+async def test_a_bug_of_ours_is_an_internal_error_in_the_metadata(house: House, way: dict[str, Any]) -> None:
+    conversation = await house.agent()
+    run = await broken(house, conversation, way)
+    assert (run.status, run.stop_reason) == ("failed", "error")
+    assert run.metadata["error"]["error_type"] == "internal_error"
+    assert "the roof fell in" in run.metadata["error"]["detail"]
+    house.model.script(Say("better"))
+    assert (await house.finished(conversation)).status == "completed"
 
 
 async def broken(house: House, conversation: str, way: dict[str, Any]) -> Any:

@@ -18,10 +18,10 @@ from holdfast.core.errors import AskedWrongly, TooManyRuns
 from holdfast.core.run_request import RunRequest
 from holdfast.engine.run.worker import backoff_seconds
 from holdfast.ports.bus import Bus
-from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.testing.script import Call, Hang, Say, Step
+from holdfast.testing.waiting import async_until
 
 SOON = 3.0  # far less than the lease, so only a hint can be this fast
 
@@ -144,8 +144,7 @@ async def test_what_is_queued_elsewhere_is_taken_up_when_the_run_in_front_of_it_
         if first_waits:
             await a.start(conversation, "", answers=(Approval("c1", False, "no"),))
         else:
-            while conversation not in a.engine.worker._maybe_queued:  # noqa: ASYNC110 - a hint that was heard is no event
-                await asyncio.sleep(0.01)
+            await async_until(lambda: conversation in a.engine.worker._maybe_queued, "the hint")
             await a.engine.cancel(first)
         async with asyncio.timeout(SOON):
             await b.records(second.id)
@@ -194,19 +193,12 @@ async def test_of_two_answers_at_the_same_moment_one_is_refused_and_not_accepted
 
 async def test_a_hundred_followers_cost_one_reader(shared_url: str) -> None:
     async with api_and_worker(shared_url) as (api, worker):
-        gate = asyncio.Event()
         conversation = await api.agent("wait")
-
-        async def wait(job: ToolJob) -> str:
-            await gate.wait()
-            return "waited"
-
-        worker.toolbox.does["wait"] = wait
+        wait = worker.toolbox.block("wait")
         replies(worker, Call("wait", id="c1"), Say("done"))
         run = await api.start(conversation)
         followers = [asyncio.create_task(api.records(run.id)) for _ in range(100)]
-        while not worker.toolbox.calls:  # noqa: ASYNC110 - the toolbox of the tests has no event for this
-            await asyncio.sleep(0.01)
+        await wait.begun.wait()
         reads = 0
         read_log = api.deps.store.read_log
 
@@ -216,7 +208,7 @@ async def test_a_hundred_followers_cost_one_reader(shared_url: str) -> None:
             return await read_log(run_id, after, limit)
 
         api.deps.store.read_log = counted  # type: ignore[method-assign]
-        gate.set()
+        wait.may_end.set()
         seen = await asyncio.wait_for(asyncio.gather(*followers), SOON)
         assert all(records == seen[0] for records in seen)
         assert reads < 20
@@ -239,8 +231,7 @@ async def test_who_waits_for_a_number_beyond_the_end_does_not_make_the_others_re
 
         monkeypatch.setattr(api.deps.store, "read_log", counted)
         ahead = asyncio.create_task(api.records(run.id, after=1000))
-        while not reads:  # noqa: ASYNC110 - a list has no event
-            await asyncio.sleep(0.01)
+        await async_until(lambda: reads)
         follower = asyncio.create_task(api.records(run.id))
         await asyncio.wait({ahead, follower}, timeout=0.4)
         assert len(reads) < 10

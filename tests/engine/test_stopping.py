@@ -13,7 +13,6 @@ from holdfast.core.errors import ConversationBusy
 from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
-from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
 
@@ -91,69 +90,59 @@ async def test_one_whose_owner_does_not_answer_keeps_no_other_waiting(database_u
         cancelling.cancel()
 
 
-async def test_of_a_whole_conversation_nothing_begins_while_it_is_stopped(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        waiting = await house.finished(conversation)
-        queued = [await house.start(conversation, text, when_busy="queue") for text in ("second", "third")]
-        done = await house.engine.cancel_all([*reversed(queued), waiting])
-        assert done == dict.fromkeys((waiting.id, *(run.id for run in queued)), True)
-        for run in (waiting, *queued):
-            await house.records(run.id)
-            assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
-        assert len(house.model.requests) == 1
-        assert (await told(house, conversation))[-2:] == ["second", "third"]
-        assert await stored_ids(house, conversation) == await house.conversations.context_ids(conversation)
-        house.model.script(Say("at your service"))
-        assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
+async def test_of_a_whole_conversation_nothing_begins_while_it_is_stopped(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    waiting = await house.finished(conversation)
+    queued = [await house.start(conversation, text, when_busy="queue") for text in ("second", "third")]
+    done = await house.engine.cancel_all([*reversed(queued), waiting])
+    assert done == dict.fromkeys((waiting.id, *(run.id for run in queued)), True)
+    for run in (waiting, *queued):
+        await house.records(run.id)
+        assert (await house.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
+    assert len(house.model.requests) == 1
+    assert (await told(house, conversation))[-2:] == ["second", "third"]
+    assert await stored_ids(house, conversation) == await house.conversations.context_ids(conversation)
+    house.model.script(Say("at your service"))
+    assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
 
 
 @pytest.mark.parametrize("tokens", [False, True])
 async def test_what_was_sent_and_cancelled_in_the_queue_is_kept_and_the_run_at_work_goes_on(
-    database_url: str, tokens: bool
+    house: House, tokens: bool
 ) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("wait")
-        begun, may_end = asyncio.Event(), asyncio.Event()
-
-        async def wait(job: ToolJob) -> str:
-            begun.set()
-            await may_end.wait()
-            return "waited"
-
-        house.toolbox.does["wait"] = wait
-        house.model.script(Say("let us see"), Call("wait", id="c1"))
-        house.model.script(Say("done"))
-        at_work = await house.start(conversation, "first", stream_tokens=tokens)
-        await begun.wait()
-        queued = [await house.start(conversation, text, when_busy="queue") for text in ("second", "third")]
-        for run in queued:
-            assert await house.engine.cancel(run)
-        may_end.set()
-        await house.records(at_work.id)
-        assert (await house.history.run(DEFAULT_ACTOR, at_work.id)).stop_reason == "end_turn"
-        assert len(house.toolbox.calls) == 1
-        assert await told(house, conversation) == ["first", "let us see", "done"]
-        assert [await left_behind(house, run) for run in queued] == [["second"], ["third"]]
-        house.model.script(Say("at your service"))
-        assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
-        kinds = [type(m.body).__name__.removesuffix("Body") for m in house.model.requests[-1].messages]
-        assert kinds == ["System", "User", "Assistant", "ToolReturns", "Assistant", "User"]
+    conversation = await house.agent("wait")
+    wait = house.toolbox.block("wait")
+    house.model.script(Say("let us see"), Call("wait", id="c1"))
+    house.model.script(Say("done"))
+    at_work = await house.start(conversation, "first", stream_tokens=tokens)
+    await wait.begun.wait()
+    queued = [await house.start(conversation, text, when_busy="queue") for text in ("second", "third")]
+    for run in queued:
+        assert await house.engine.cancel(run)
+    wait.may_end.set()
+    await house.records(at_work.id)
+    assert (await house.history.run(DEFAULT_ACTOR, at_work.id)).stop_reason == "end_turn"
+    assert len(house.toolbox.calls) == 1
+    assert await told(house, conversation) == ["first", "let us see", "done"]
+    assert [await left_behind(house, run) for run in queued] == [["second"], ["third"]]
+    house.model.script(Say("at your service"))
+    assert (await house.finished(conversation, "next")).stop_reason == "end_turn"
+    kinds = [type(m.body).__name__.removesuffix("Body") for m in house.model.requests[-1].messages]
+    assert kinds == ["System", "User", "Assistant", "ToolReturns", "Assistant", "User"]
 
 
-async def test_what_is_cancelled_in_the_queue_leaves_a_pending_approval_alone(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        await house.finished(conversation)
-        queued = await house.start(conversation, "second", when_busy="queue")
-        assert await house.engine.cancel(queued)
-        assert await left_behind(house, queued) == ["second"]
-        house.model.script(Say("paid"))
-        answered = await house.finished(conversation, "", answers=(Approval("c1", True),))
-        assert answered.stop_reason == "end_turn"
-        assert await told(house, conversation) == ["hello", "paid"]
+async def test_what_is_cancelled_in_the_queue_leaves_a_pending_approval_alone(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    await house.finished(conversation)
+    queued = await house.start(conversation, "second", when_busy="queue")
+    assert await house.engine.cancel(queued)
+    assert await left_behind(house, queued) == ["second"]
+    house.model.script(Say("paid"))
+    answered = await house.finished(conversation, "", answers=(Approval("c1", True),))
+    assert answered.stop_reason == "end_turn"
+    assert await told(house, conversation) == ["hello", "paid"]
 
 
 @pytest.mark.parametrize("rollback", [False, True])

@@ -63,59 +63,55 @@ async def shown(house: House, run: Run) -> Run:
     return await house.history.run(DEFAULT_ACTOR, run.id)
 
 
-async def test_a_run_that_ends_is_told_with_its_whole_result(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Say("all done"))
-        run = await house.finished(conversation, callback_url=URL, background=True, run_type="send_message_async")
-        receiver = Receiver()
-        assert await sender(house, receiver).deliver_due() == 1
-        (body,) = receiver.bodies()
-        assert (body["run_id"], body["status"]) == (run.id, "completed")
-        assert body["completed_at"].count(":") == 2
-        assert body["metadata"]["run_type"] == "send_message_async"
-        result = body["metadata"]["result"]
-        assert [m["content"] for m in result["messages"]] == ["all done"]
-        assert result["stop_reason"]["stop_reason"] == "end_turn"
-        after = await shown(house, run)
-        assert (after.callback_status_code, after.callback_error) == (200, None)
-        assert after.callback_sent_at is not None
-        assert await sender(house, receiver).deliver_due() == 0
+async def test_a_run_that_ends_is_told_with_its_whole_result(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Say("all done"))
+    run = await house.finished(conversation, callback_url=URL, background=True, run_type="send_message_async")
+    receiver = Receiver()
+    assert await sender(house, receiver).deliver_due() == 1
+    (body,) = receiver.bodies()
+    assert (body["run_id"], body["status"]) == (run.id, "completed")
+    assert body["completed_at"].count(":") == 2
+    assert body["metadata"]["run_type"] == "send_message_async"
+    result = body["metadata"]["result"]
+    assert [m["content"] for m in result["messages"]] == ["all done"]
+    assert result["stop_reason"]["stop_reason"] == "end_turn"
+    after = await shown(house, run)
+    assert (after.callback_status_code, after.callback_error) == (200, None)
+    assert after.callback_sent_at is not None
+    assert await sender(house, receiver).deliver_due() == 0
 
 
-async def test_a_run_without_a_callback_tells_nobody(database_url: str) -> None:
-    async with opened(database_url) as house:
-        house.model.script(Say("hi"))
-        await house.finished(await house.agent())
-        assert await rows(house) == []
+async def test_a_run_without_a_callback_tells_nobody(house: House) -> None:
+    house.model.script(Say("hi"))
+    await house.finished(await house.agent())
+    assert await rows(house) == []
 
 
-async def test_a_failed_run_is_told_with_its_error(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Fail.of("llm_authentication"))
-        await house.finished(conversation, callback_url=URL)
-        receiver = Receiver()
-        await sender(house, receiver).deliver_due()
-        (body,) = receiver.bodies()
-        assert body["status"] == "failed"
-        assert body["metadata"]["error"]["error_type"] == "llm_authentication"
+async def test_a_failed_run_is_told_with_its_error(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Fail.of("llm_authentication"))
+    await house.finished(conversation, callback_url=URL)
+    receiver = Receiver()
+    await sender(house, receiver).deliver_due()
+    (body,) = receiver.bodies()
+    assert body["status"] == "failed"
+    assert body["metadata"]["error"]["error_type"] == "llm_authentication"
 
 
-async def test_a_run_that_waits_for_a_human_is_told_and_again_when_it_is_cancelled(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent("pay", gated=("pay",))
-        house.model.script(Call("pay", id="c1"))
-        run = await house.finished(conversation, callback_url=URL)
-        await house.engine.cancel(run)
-        receiver = Receiver()
-        await sender(house, receiver).deliver_due()
-        told = sorted(receiver.bodies(), key=lambda body: str(body["status"]))
-        assert [body["status"] for body in told] == ["cancelled", "completed"]
-        stops = [body["metadata"]["result"]["stop_reason"]["stop_reason"] for body in told]
-        assert stops == ["cancelled", "requires_approval"]
-        asked = [m["message_type"] for m in told[1]["metadata"]["result"]["messages"]]
-        assert asked == ["approval_request_message"]
+async def test_a_run_that_waits_for_a_human_is_told_and_again_when_it_is_cancelled(house: House) -> None:
+    conversation = await house.agent("pay", gated=("pay",))
+    house.model.script(Call("pay", id="c1"))
+    run = await house.finished(conversation, callback_url=URL)
+    await house.engine.cancel(run)
+    receiver = Receiver()
+    await sender(house, receiver).deliver_due()
+    told = sorted(receiver.bodies(), key=lambda body: str(body["status"]))
+    assert [body["status"] for body in told] == ["cancelled", "completed"]
+    stops = [body["metadata"]["result"]["stop_reason"]["stop_reason"] for body in told]
+    assert stops == ["cancelled", "requires_approval"]
+    asked = [m["message_type"] for m in told[1]["metadata"]["result"]["messages"]]
+    assert asked == ["approval_request_message"]
 
 
 async def test_a_call_that_waits_is_announced_and_so_is_its_decision(database_url: str) -> None:
@@ -177,58 +173,55 @@ async def test_after_72_hours_it_is_given_up(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("answer", [410, AddressRefused("127.0.0.1 is not a public address.")])
-async def test_what_cannot_get_better_is_given_up_at_once(database_url: str, answer: int | Exception) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Say("hi"))
-        await house.finished(conversation, callback_url=URL)
-        await sender(house, Receiver(answer)).deliver_due()
-        assert (await rows(house))[0].status == "dead"
+async def test_what_cannot_get_better_is_given_up_at_once(house: House, answer: int | Exception) -> None:
+    conversation = await house.agent()
+    house.model.script(Say("hi"))
+    await house.finished(conversation, callback_url=URL)
+    await sender(house, Receiver(answer)).deliver_due()
+    assert (await rows(house))[0].status == "dead"
 
 
-async def test_what_one_sender_has_claimed_another_leaves_alone_until_the_claim_runs_out(database_url: str) -> None:
-    async with opened(database_url) as house:
-        conversation = await house.agent()
-        house.model.script(Say("hi"))
-        await house.finished(conversation, callback_url=URL)
-        box, now = SqlOutbox(house.database), house.deps.clock.now()
-        until = now + timedelta(seconds=60)
-        (first,) = await box.claim(now, until, 10)
-        assert await box.claim(now, until, 10) in ([], ())
-        later = until + timedelta(seconds=1)
-        (second,) = await box.claim(later, later + timedelta(seconds=60), 10)
-        assert (first.attempt, second.attempt) == (1, 2)
-        outcome = sender(house, Receiver())._outcome(first, 200, None, final=False)
-        await box.settle(first, outcome)
-        assert (await rows(house))[0].status == "pending"
-        await box.settle(second, outcome)
-        assert (await rows(house))[0].status == "sent"
+async def test_what_one_sender_has_claimed_another_leaves_alone_until_the_claim_runs_out(house: House) -> None:
+    conversation = await house.agent()
+    house.model.script(Say("hi"))
+    await house.finished(conversation, callback_url=URL)
+    box, now = SqlOutbox(house.database), house.deps.clock.now()
+    until = now + timedelta(seconds=60)
+    (first,) = await box.claim(now, until, 10)
+    assert await box.claim(now, until, 10) in ([], ())
+    later = until + timedelta(seconds=1)
+    (second,) = await box.claim(later, later + timedelta(seconds=60), 10)
+    assert (first.attempt, second.attempt) == (1, 2)
+    outcome = sender(house, Receiver())._outcome(first, 200, None, final=False)
+    await box.settle(first, outcome)
+    assert (await rows(house))[0].status == "pending"
+    await box.settle(second, outcome)
+    assert (await rows(house))[0].status == "sent"
 
 
-async def test_a_receiver_that_takes_its_time_holds_up_nobody_else(database_url: str) -> None:
-    async with opened(database_url) as house:
-        slow, told, go_on = "https://slow.example/hook", asyncio.Event(), asyncio.Event()
+async def test_a_receiver_that_takes_its_time_holds_up_nobody_else(house: House) -> None:
+    slow, told, go_on = "https://slow.example/hook", asyncio.Event(), asyncio.Event()
 
-        class Slow(Receiver):
-            async def send(self, request: OutboundRequest) -> OutboundAnswer:
-                if request.url == slow:
-                    await go_on.wait()
-                answer = await super().send(request)
-                told.set()
-                return answer
+    class Slow(Receiver):
+        async def send(self, request: OutboundRequest) -> OutboundAnswer:
+            if request.url == slow:
+                await go_on.wait()
+            answer = await super().send(request)
+            told.set()
+            return answer
 
-        receiver = Slow()
-        webhooks = sender(house, receiver)
-        webhooks.open()
-        replies = [Say("one"), Say("two")]
-        for url, reply in zip((slow, URL), replies, strict=True):
-            house.model.script(reply)
-            await house.finished(await house.agent(), callback_url=url, background=True)
-        async with asyncio.timeout(5):
-            await told.wait()
-        assert [request.url for request in receiver.got] == [URL]
-        await webhooks.close()
-        assert [row.status for row in await rows(house) if row.url == slow] == ["pending"]
+    receiver = Slow()
+    webhooks = sender(house, receiver)
+    webhooks.open()
+    replies = [Say("one"), Say("two")]
+    for url, reply in zip((slow, URL), replies, strict=True):
+        house.model.script(reply)
+        await house.finished(await house.agent(), callback_url=url, background=True)
+    async with asyncio.timeout(5):
+        await told.wait()
+    assert [request.url for request in receiver.got] == [URL]
+    await webhooks.close()
+    assert [row.status for row in await rows(house) if row.url == slow] == ["pending"]
 
 
 def test_pauses_double_from_seconds_to_hours_and_are_spread() -> None:

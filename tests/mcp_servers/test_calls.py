@@ -12,6 +12,7 @@ import pytest
 from letta_client import ConflictError, Letta
 
 from holdfast.testing.server import ServerProcess
+from holdfast.testing.waiting import until
 from mcp_peer import Peer
 from mcp_use import agent_with, returns, said
 
@@ -140,8 +141,7 @@ def test_a_cancelled_run_cancels_the_call_at_the_server(client: Letta, any_peer:
     any_peer.heard("begin")
     began = time.monotonic()
     client.agents.messages.cancel(agent_id, run_ids=[run.id])
-    while client.runs.retrieve(run.id).status == "running":
-        time.sleep(0.01)
+    until(lambda: client.runs.retrieve(run.id).status != "running")
     took = time.monotonic() - began
     assert client.runs.retrieve(run.id).status == "cancelled"
     assert took < 3, f"cancelling took {took:.2f} s"
@@ -221,8 +221,7 @@ def test_a_call_cut_off_by_a_kill_is_asked_about_and_not_repeated(database_url: 
         own_peer.heard("begin")
         holdfast.kill()
         holdfast.start()
-        while client.runs.retrieve(run.id).status == "running":
-            time.sleep(0.05)
+        until(lambda: client.runs.retrieve(run.id).status != "running")
         assert client.runs.retrieve(run.id).stop_reason == "requires_approval"
         http = httpx.Client(base_url=holdfast.url)
         waiting = http.get("/v1/approvals").json()

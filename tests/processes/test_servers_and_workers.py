@@ -15,7 +15,7 @@ from letta_client import Letta
 
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.server import ServerProcess, WorkerProcess
-from waiting import PATIENCE_SECONDS, until
+from holdfast.testing.waiting import DEADLINE_SECONDS, until
 
 LEASE_SECONDS = 3.0
 # Long enough to be killed in the middle of, and nothing sleeps for it: the demo model pauses between its words.
@@ -39,7 +39,7 @@ class Site:
         return Letta(base_url=server.url, max_retries=0)
 
     def http(self, server: ServerProcess) -> httpx.Client:
-        return httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS)
+        return httpx.Client(base_url=server.url, timeout=DEADLINE_SECONDS)
 
     def agent(self) -> str:
         made = self.client(self.here).agents.create(model="demo/rehearsal", include_base_tools=False)
@@ -59,7 +59,7 @@ class Site:
     def ended(self, run_id: str, server: ServerProcess | None = None) -> dict[str, Any]:
         """Follow a run to its end; its row."""
         http = self.http(server or self.there)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while time.monotonic() < deadline:
             http.post(f"/v1/runs/{run_id}/stream", json={}).raise_for_status()
             row: dict[str, Any] = http.get(f"/v1/runs/{run_id}").json()

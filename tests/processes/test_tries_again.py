@@ -15,7 +15,7 @@ from letta_client import Letta
 
 from holdfast.testing.postgres import PostgresServer
 from holdfast.testing.server import ServerProcess, WorkerProcess
-from waiting import until
+from holdfast.testing.waiting import until
 
 TURN = "/slow 40\n/tokens 30"
 AGAIN = {"x-stainless-retry-count": "1"}

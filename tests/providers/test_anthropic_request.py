@@ -27,7 +27,7 @@ from holdfast.core.conversation.messages import (
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec
 from holdfast.providers.anthropic.messages_request import BEGINNING, append, request_body
 from holdfast.providers.encoding.history_cache import HistoryCache
-from holdfast.testing.request_reading import as_messages
+from holdfast.testing.wire_formats.request_reading import as_messages
 
 ASKED = UserBody((Text("Go."),))
 STATS = CompactionStats("context_window", 9, 1, 10, 5, 2)

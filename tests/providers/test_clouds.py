@@ -26,10 +26,10 @@ from holdfast.providers.clouds.aws_signing import AwsKeys, AwsSigner, FrameSplit
 from holdfast.providers.clouds.google_token import GoogleTokens
 from holdfast.providers.factory import make
 from holdfast.providers.http.client import Http
-from holdfast.testing.cloud_wires import frame
 from holdfast.testing.model_contract import simple_request
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Say
+from holdfast.testing.wire_formats.cloud_wires import frame
 
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 PEM = KEY.private_bytes(

@@ -32,7 +32,7 @@ from holdfast.core.model import (
     ToolSpec,
 )
 from holdfast.providers.demo.demo_model import Demo
-from holdfast.testing.request_reading import as_messages
+from holdfast.testing.wire_formats.request_reading import as_messages
 
 
 def tool(name: str, required: bool = True, **properties: Any) -> ToolSpec:

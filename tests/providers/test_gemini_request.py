@@ -22,7 +22,7 @@ from holdfast.core.conversation.messages import (
 from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec
 from holdfast.providers.encoding.history_cache import HistoryCache
 from holdfast.providers.gemini.gemini_request import BEGINNING, ORIGIN, UNSIGNED, append_for, request_body
-from holdfast.testing.request_reading import as_messages
+from holdfast.testing.wire_formats.request_reading import as_messages
 
 ASKED = UserBody((Text("Go."),))
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}

@@ -29,7 +29,7 @@ from holdfast.providers.encoding.turns import Turn
 from holdfast.providers.gemini import gemini_request
 from holdfast.providers.openai import chat_request, responses_request
 from holdfast.providers.openai.quirks import COMPATIBLE
-from holdfast.testing.request_reading import as_messages
+from holdfast.testing.wire_formats.request_reading import as_messages
 
 CHAT = chat_request.append_for(COMPATIBLE)
 ENCODERS = [CHAT, responses_request.append, messages_request.append, gemini_request.append_for(ids=True)]

@@ -101,12 +101,14 @@ async def test_it_runs_as_a_process_that_prints_its_url() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "holdfast.testing.model_server", "--port", "0", stdout=asyncio.subprocess.PIPE
     )
-    assert process.stdout is not None
-    url = (await process.stdout.readline()).decode().strip()
-    async with aiohttp.ClientSession() as session, session.get(f"{url}/v1/models") as response:
-        listed = await response.json()
-    process.terminate()
-    await process.wait()
+    try:
+        assert process.stdout is not None
+        url = (await process.stdout.readline()).decode().strip()
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/v1/models") as response:
+            listed = await response.json()
+    finally:
+        process.terminate()
+        await process.wait()
     assert listed["data"][0]["id"] == "rehearsal"
 
 

@@ -29,7 +29,7 @@ from holdfast.core.model import AnyTool, ModelRequest, ModelSettings, OneTool, T
 from holdfast.providers.encoding.history_cache import HistoryCache
 from holdfast.providers.openai.chat_request import append_for, request_body
 from holdfast.providers.openai.quirks import COMPATIBLE, OPENAI, Quirks
-from holdfast.testing.request_reading import as_messages
+from holdfast.testing.wire_formats.request_reading import as_messages
 
 ASKED = UserBody((Text("Go."),))
 STATS = CompactionStats("context_window", 9, 1, 10, 5, 2)

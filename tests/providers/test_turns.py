@@ -15,7 +15,7 @@ from holdfast.core.conversation.messages import (
     UserBody,
 )
 from holdfast.providers.encoding.turns import NO_RESULT, AssistantTurn, ResultsTurn, SpokenTurn, begins_a_turn, turns
-from holdfast.testing.request_reading import as_messages
+from holdfast.testing.wire_formats.request_reading import as_messages
 
 A, B = ToolCall("a", "look", "{}"), ToolCall("b", "delete", "{}")
 ASKED = UserBody((Text("Go."),))

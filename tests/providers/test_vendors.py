@@ -26,7 +26,7 @@ from holdfast.providers.factory import make
 from holdfast.providers.http.sse import Event
 from holdfast.providers.openai.chat_reply import ChatDecoder
 from holdfast.providers.vendors import VENDORS
-from holdfast.testing.request_reading import as_messages
+from holdfast.testing.wire_formats.request_reading import as_messages
 
 ASKED = UserBody((Text("Go."),))
 LOOK = ToolSpec("look", "Look.", {"type": "object", "properties": {}})

@@ -23,6 +23,7 @@ from holdfast.storage.schema.record_tables import agents, conversations, organiz
 from holdfast.storage.sql.database import Database
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Hang, Say
+from holdfast.testing.waiting import until_found
 
 
 async def test_a_read_sees_one_snapshot_however_many_statements_it_has(database_url: str) -> None:
@@ -77,6 +78,12 @@ async def test_when_sqlite_rolls_back_the_whole_transaction_every_job_of_the_bat
     database.close()
 
 
+def waits_for_a_lock(connection: Connection) -> bool:
+    """Whether a statement in this Postgres database waits for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(connection.execute(text(waiting)).scalar())
+
+
 async def test_a_reset_waits_for_a_run_that_is_being_accepted(database_url: str) -> None:
     if database_url.startswith("sqlite"):
         pytest.skip("SQLite has one writer")
@@ -100,7 +107,7 @@ async def test_a_reset_waits_for_a_run_that_is_being_accepted(database_url: str)
         await asyncio.to_thread(accepted.wait, 10)
         house.database._write = write  # type: ignore[method-assign]
         resetting = asyncio.create_task(house.database.write(reset, conversation))
-        await asyncio.sleep(0.2)
+        await until_found(lambda: house.database.read(waits_for_a_lock), "the reset's wait for a lock")
         assert not resetting.done()
         commit.set()
         await starting

@@ -1,22 +1,21 @@
 """Helpers for the sandbox tests: run a source in a short way, and find out which processes are alive.
 
-Where the operating system sends no event (an unrelated process has died), `until` polls up to a deadline; nothing else
+Where the operating system sends no event (an unrelated process has died), tests poll with `async_until`; nothing else
 waits by the clock.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from holdfast.ports.toolbox import ToolJob, ToolLimits, ToolOutcome
 from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
+
+END_SECONDS = 5.0  # within this time everything of an ended call is gone
 
 
 def make_toolbox(**means: Any) -> ProcessToolbox:
@@ -34,14 +33,6 @@ async def run(
     toolbox: ProcessToolbox, source: str, arguments: dict[str, Any] | None = None, **more: Any
 ) -> ToolOutcome:
     return await toolbox.run(job(source, arguments, **more))
-
-
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Poll until the condition holds; fail at the deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.002)
 
 
 def processes_named(mark: str) -> list[int]:

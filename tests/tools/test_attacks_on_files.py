@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.testing.waiting import async_until
 from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
-from .processes import ESCAPERS, processes_named, run, unique_process_name, until
+from .processes import ESCAPERS, processes_named, run, unique_process_name
 
 TRY_TO_READ = """
 import os
@@ -199,7 +200,7 @@ async def test_a_call_cannot_look_into_one_that_runs_beside_it(toolbox: ProcessT
     """In tier B all scratch folders are on one disk, and belong to one user if the server is not root."""
     mark = unique_process_name()
     beside = asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}))
-    await until(lambda: len(processes_named(mark)) == 10)
+    await async_until(lambda: len(processes_named(mark)) == 10)
     scratch = toolbox.fork_servers[0].confinement.scratch
     folders = [f"{scratch}/{name}/work" for name in os.listdir(scratch)] if scratch else []
     found = await tried(toolbox, [scratch or "/nowhere", *folders])

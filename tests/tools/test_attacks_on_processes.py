@@ -10,9 +10,10 @@ import time
 
 import pytest
 
+from holdfast.testing.waiting import async_until
 from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
-from .processes import ESCAPERS, processes_named, run, unique_process_name, until
+from .processes import ESCAPERS, processes_named, run, unique_process_name
 
 ONE = "def tool():\n    return 1"
 
@@ -30,7 +31,7 @@ def tool():
             time.sleep(0.05)
 """
     call = asyncio.create_task(run(toolbox, bomb, limits={"processes": 20}))
-    await until(lambda: len(processes_named(mark)) >= 15)
+    await async_until(lambda: len(processes_named(mark)) >= 15)
     assert (await run(toolbox, ONE)).content == "1"
     assert len(processes_named(mark)) <= 20
     call.cancel()
@@ -80,7 +81,7 @@ async def test_whatever_does_not_end_is_killed_at_its_time(toolbox: ProcessToolb
 async def test_a_cancel_reaches_whatever_was_forked_twice_into_other_sessions(toolbox: ProcessToolbox) -> None:
     mark = unique_process_name()
     call = asyncio.create_task(run(toolbox, ESCAPERS, {"mark": mark, "then": "wait"}))
-    await until(lambda: len(processes_named(mark)) == 10)
+    await async_until(lambda: len(processes_named(mark)) == 10)
     call.cancel()
     await asyncio.wait([call])
     assert processes_named(mark) == []

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.ports.outbound import AddressRefused
+from holdfast.testing.waiting import async_until
 from holdfast.tools.packages.confined_command import ConfinedCommand
 from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
-from .processes import processes_named, unique_process_name, until
+from .processes import END_SECONDS, processes_named, unique_process_name
 
 NESTED = "for n in $(seq 1200); do mkdir d && cd d; done"
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
@@ -47,11 +48,11 @@ async def test_a_command_that_does_not_end_is_killed_with_all_that_it_started(
     script = f"import ctypes, os, time; os.fork(); ctypes.CDLL(None).prctl(15, b'{mark}', 0, 0, 0); time.sleep(60)"
     command = ConfinedCommand(argv=(PYTHON, "-I", "-c", script), writable=folder)
     call = asyncio.create_task(toolbox.run_confined_command(command))
-    await until(lambda: len(processes_named(mark)) == 2)
+    await async_until(lambda: len(processes_named(mark)) == 2)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await until(lambda: processes_named(mark) == [])
+    await async_until(lambda: processes_named(mark) == [], seconds=END_SECONDS)
     end = await toolbox.run_confined_command(shell("sleep 60", folder, wall_seconds=1.0))
     assert (end.exit_code, end.limit) == (None, "time")
 

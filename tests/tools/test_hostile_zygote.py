@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from holdfast.testing.waiting import async_until
 from holdfast.tools.inside.confinement import Confinement
 from holdfast.tools.sandbox.cell_handle import Ended
 from holdfast.tools.sandbox.fork_server import CellEnded, CellMade, Failed, ForkServer, Ready, Refused, parse_message
 
-from .processes import alive, until
+from .processes import END_SECONDS, alive
 
 LYING_ZYGOTE = """#!{python} -S
 import json, os, socket, sys
@@ -62,7 +63,7 @@ async def server_with_lying_zygote(scratch: Path, news: dict[str, Any], *, named
 async def test_a_process_that_is_not_its_own_is_not_killed(scratch: Path, bystander: subprocess.Popen[bytes]) -> None:
     news = {"cell": bystander.pid, "scratch": "1f"}
     server = await server_with_lying_zygote(scratch, news, named="os.getpid()")
-    await until(lambda: not server.alive)
+    await async_until(lambda: not server.alive, seconds=END_SECONDS)
     await server.close()
     assert alive(bystander.pid)
     assert os.listdir(scratch) == []

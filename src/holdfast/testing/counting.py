@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.core.conversation import token_estimate
 from holdfast.core.model import ModelRequest
-from holdfast.testing import anthropic_wire, gemini_wire
+from holdfast.testing.wire_formats import anthropic_wire, gemini_wire
 
 ONLY_THE_VENDOR_KNOWS = 313
 _ANTHROPIC_TAKES = {"model", "messages", "system", "tools", "tool_choice", "thinking"}

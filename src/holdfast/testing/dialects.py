@@ -11,8 +11,8 @@ from typing import Any
 
 from holdfast.core.model import ModelRequest
 from holdfast.providers.demo.demo_model import CONTEXT_WINDOW, MODEL
-from holdfast.testing import anthropic_wire, cloud_wires, gemini_wire, openai_wire, responses_wire
 from holdfast.testing.playing import ServerWire
+from holdfast.testing.wire_formats import anthropic_wire, cloud_wires, gemini_wire, openai_wire, responses_wire
 
 OPENAI_MODELS = (MODEL, "gpt-4o-mini", "text-embedding-3-small")
 AZURE_MODELS = (*OPENAI_MODELS, "gpt-5-mini")

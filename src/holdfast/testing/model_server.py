@@ -32,12 +32,12 @@ from aiohttp import web
 
 from holdfast.core.model import ModelRequest, Usage
 from holdfast.providers.demo.demo_model import CONTEXT_WINDOW
-from holdfast.testing import anthropic_wire, openai_wire
 from holdfast.testing.counting import COUNTED_AT
 from holdfast.testing.dialects import ANTHROPIC_MODELS, LISTED_AT, OPENAI_MODELS, SPOKEN_AT, Dialect
 from holdfast.testing.playing import hang, pause, play
-from holdfast.testing.request_reading import unpaired
 from holdfast.testing.script import Count, Drop, Fail, Hang, Say, Slow, Step, demo_steps, finish_of, usage_of
+from holdfast.testing.wire_formats import anthropic_wire, openai_wire
+from holdfast.testing.wire_formats.request_reading import unpaired
 
 KEPT_REQUESTS = 1000
 TIMEOUT_SECONDS = 10.0  # for a test that waits for a request or a disconnect

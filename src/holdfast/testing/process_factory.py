@@ -16,6 +16,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -47,7 +48,8 @@ class Child:
             signal.pidfd_send_signal(self._pidfd, number)
 
     def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended meanwhile
+            self.send_signal(signal.SIGKILL)
 
     def poll(self) -> int | None:
         try:

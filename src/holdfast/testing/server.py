@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +25,9 @@ from typing import ClassVar, Self
 
 from holdfast.testing import watchdog
 from holdfast.testing.process_factory import Child, ProcessFactory
+from holdfast.testing.waiting import until
 
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 STOP_SECONDS = 15.0
 WATCHED_MAIN = (
     "from holdfast.testing import watchdog; watchdog.install(); from holdfast.cli import main; raise SystemExit(main())"
@@ -74,12 +74,19 @@ class ServerProcess:
                 self._process = self.factory.spawn(self._environment, [self.command], self.log_path)
             else:
                 self._process = subprocess.Popen(self._argv(), env=self._environment, stdout=log, stderr=log)
-        deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"The {self.command} did not start:\n{self.log_path.read_text()}")
-            time.sleep(0.02)
+        try:
+            self._wait_until_it_answers(self._process)
+        except BaseException:
+            self.kill()  # a start that was given up must not leave a server behind
+            raise
         watchdog.armed_by(self.watchdog_report).touch()
+
+    def _wait_until_it_answers(self, process: subprocess.Popen[bytes] | Child) -> None:
+        with suppress(TimeoutError):
+            until(lambda: process.poll() is not None or self._answers(), seconds=START_SECONDS)
+            if process.poll() is None:
+                return
+        raise RuntimeError(f"The {self.command} did not start:\n{self.log_path.read_text()}")
 
     def _argv(self) -> list[str]:
         return [sys.executable, "-c", WATCHED_MAIN, self.command]
@@ -94,7 +101,7 @@ class ServerProcess:
     def kill(self) -> None:
         """Kill it with SIGKILL."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
+        self._process.kill()
         self._process.wait()
 
     def freeze(self) -> None:

@@ -25,9 +25,9 @@ from holdfast.core.conversation.messages import (
 from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import AnyTool, FinishReason, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec, Usage
 from holdfast.providers.demo.demo_model import words_of
-from holdfast.testing.openai_wire import CODES
-from holdfast.testing.request_reading import as_messages, image_of_url
 from holdfast.testing.script import Call, Hide, Say, Step, Think, argument_pieces, usage_of
+from holdfast.testing.wire_formats.openai_wire import CODES
+from holdfast.testing.wire_formats.request_reading import as_messages, image_of_url
 
 
 class ResponsesWire:

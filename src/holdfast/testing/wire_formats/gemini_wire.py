@@ -25,8 +25,8 @@ from holdfast.core.conversation.messages import (
 from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import AnyTool, FinishReason, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec, Usage
 from holdfast.providers.demo.demo_model import words_of
-from holdfast.testing.request_reading import as_messages
 from holdfast.testing.script import STATUS_OF_KIND, Call, Hide, Say, Step, Think, finish_of, usage_of
+from holdfast.testing.wire_formats.request_reading import as_messages
 
 _REASONS: dict[FinishReason, str] = {
     "stop": "STOP",

@@ -12,8 +12,8 @@ import orjson
 
 from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import FinishReason, Usage
-from holdfast.testing.anthropic_wire import AnthropicWire
 from holdfast.testing.script import Step
+from holdfast.testing.wire_formats.anthropic_wire import AnthropicWire
 
 _EXCEPTIONS: dict[ModelErrorKind, str] = {
     "llm_rate_limit": "throttlingException",

@@ -26,8 +26,8 @@ from holdfast.core.conversation.messages import (
 from holdfast.core.errors import ModelErrorKind
 from holdfast.core.model import AnyTool, FinishReason, ModelRequest, ModelSettings, OneTool, ToolChoice, ToolSpec, Usage
 from holdfast.providers.demo.demo_model import words_of
-from holdfast.testing.request_reading import as_messages, image_of_url
 from holdfast.testing.script import Call, Say, Step, Think, argument_pieces, finish_of, usage_of
+from holdfast.testing.wire_formats.request_reading import as_messages, image_of_url
 
 CODES: dict[ModelErrorKind, str] = {
     "llm_authentication": "invalid_api_key",
