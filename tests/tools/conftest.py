@@ -21,7 +21,10 @@ from denied import python_for_everyone
 from holdfast.tools.inside.confinement import Tier
 from holdfast.tools.sandbox.process_toolbox import ProcessToolbox
 
+from .attacked_server import packages, server, shared
 from .processes import make_toolbox
+
+__all__ = ["packages", "server", "shared"]  # fixtures
 
 
 @functools.cache
