@@ -56,7 +56,7 @@ def _measure() -> list[Row]:
 
 
 def _pip(python: Path, *arguments: str) -> str:
-    command = [python, "-m", "pip", "--disable-pip-version-check", *arguments]
+    command = [str(python), "-m", "pip", "--disable-pip-version-check", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout
 
 

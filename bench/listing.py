@@ -197,7 +197,7 @@ def _anywhere(chance: random.Random, known: list[str]) -> Page:
     return Page(limit=PAGE, order=chance.choice(("asc", "desc")), order_by=chance.choice(ORDERS), **cursor)
 
 
-OVER_HTTP = (
+OVER_HTTP: tuple[dict[str, Any], ...] = (
     {},
     {"order_by": "duration"},
     {"statuses": "failed"},

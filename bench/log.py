@@ -32,7 +32,7 @@ WARM_SUBSCRIBERS = 50
 RESUMES = 50
 LONG = [{"step": "Say", "text": " ".join([FIRST_WORD] * TOKENS)}]
 SUBSCRIBING_SECONDS = 6.0
-PACED = [
+PACED: list[dict[str, Any]] = [
     {"step": "Slow", "seconds": SUBSCRIBING_SECONDS},
     {"step": "Say", "text": FIRST_WORD},
     {"step": "Slow", "seconds": 0.002},

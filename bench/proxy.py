@@ -39,13 +39,21 @@ def sqlite_insert(path: str) -> Callable[[str], None]:
     for pragma in ("journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
     connection.execute(TABLE)
-    return lambda body: connection.execute("INSERT INTO bench_requests VALUES (?)", (body,)) and None
+
+    def insert(body: str) -> None:
+        connection.execute("INSERT INTO bench_requests VALUES (?)", (body,))
+
+    return insert
 
 
 def postgres_insert(url: str) -> Callable[[str], None]:
     connection = psycopg.connect(url, autocommit=True)
     connection.execute(TABLE)
-    return lambda body: connection.execute("INSERT INTO bench_requests VALUES (%s)", (body,)) and None
+
+    def insert(body: str) -> None:
+        connection.execute("INSERT INTO bench_requests VALUES (%s)", (body,))
+
+    return insert
 
 
 def insert_into(url: str) -> Callable[[str], None]:
@@ -100,12 +108,12 @@ def _text(line: bytes) -> str:
 
 
 async def _read(receive: Receive) -> bytes:
-    body = b""
+    body = bytearray()
     while True:
         message = await receive()
         body += message.get("body", b"")
         if not message.get("more_body"):
-            return body
+            return bytes(body)
 
 
 async def _whole(send: Send, body: bytes) -> None:

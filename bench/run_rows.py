@@ -17,6 +17,8 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
+import psycopg
+from psycopg import sql
 from sqlalchemy import Engine, Table, func, insert, select, text
 
 from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
@@ -157,10 +159,13 @@ def _copy(engine: Engine, table: Table, rows: Sequence[dict[str, Any]]) -> None:
             raw.driver_connection.execute("PRAGMA synchronous=OFF")
             raw.driver_connection.execute("BEGIN")
             marks = ", ".join(f":{name}" for name in names)
-            sql = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
-            raw.driver_connection.executemany(sql, rows)
+            statement_text = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})"
+            raw.driver_connection.executemany(statement_text, rows)
         else:
-            with raw.cursor() as cursor, cursor.copy(f"COPY {table.name} ({', '.join(names)}) FROM STDIN") as copy:
+            assert isinstance(raw.driver_connection, psycopg.Connection)
+            columns = sql.SQL(", ").join(map(sql.Identifier, names))
+            statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
+            with raw.driver_connection.cursor() as cursor, cursor.copy(statement) as copy:
                 for row in rows:
                     copy.write_row(tuple(row.values()))
         raw.commit()

@@ -21,7 +21,9 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 async def measure(setting: Setting) -> list[Row]:
-    first, later, floor = [], [], []
+    first: list[float] = []
+    later: list[float] = []
+    floor: list[float] = []
     for _ in range(setting.count(ROUNDS, QUICK_ROUNDS)):
         with database(setting.database) as (ours, theirs):
             server = ServerProcess(ours, **model_environment(NOWHERE))

@@ -46,10 +46,15 @@ async def measure(setting: Setting) -> list[Row]:
 def _wires(url: str) -> list[tuple[str, Model, ModelRequest, str]]:
     """Each provider API with a request and its URL."""
     ask = simple_request("Speak.")
-    openai = {"api_key": "bench", "base_url": f"{url}/v1"}
+    openai = f"{url}/v1"
     return [
-        ("chat", make("openai", **openai), ask, f"{url}/v1/chat/completions"),
-        ("responses", make("openai", **openai, extras={"wire": "responses"}), ask, f"{url}/v1/responses"),
+        ("chat", make("openai", api_key="bench", base_url=openai), ask, f"{url}/v1/chat/completions"),
+        (
+            "responses",
+            make("openai", api_key="bench", base_url=openai, extras={"wire": "responses"}),
+            ask,
+            f"{url}/v1/responses",
+        ),
         ("anthropic", make("anthropic", api_key="bench", base_url=url), ask, f"{url}/v1/messages"),
         (
             "gemini",

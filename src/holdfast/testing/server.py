@@ -41,7 +41,7 @@ class ServerProcess:
     command = "serve"
     factory: ClassVar[ProcessFactory | None] = None
 
-    def __init__(self, database_url: str, data_dir: Path | None = None, **environment: str) -> None:
+    def __init__(self, database_url: str, data_dir: Path | None = None, /, **environment: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-server-")
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
