@@ -24,12 +24,16 @@ from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Hang, Say
 
 
+def inbox_store(house: House) -> SqlApprovals:
+    return SqlApprovals(house.database, house.deps.clock)
+
+
 def inbox(house: House) -> Approvals:
-    return Approvals(SqlApprovals(house.database, house.deps.clock), house.engine.start)
+    return Approvals(inbox_store(house), house.engine.start)
 
 
 async def waiting(house: House) -> list[Asked]:
-    return list(await inbox(house).store.listing(DEFAULT_ACTOR, ApprovalFilter(), Page(order="asc")))
+    return list(await inbox_store(house).listing(DEFAULT_ACTOR, ApprovalFilter(), Page(order="asc")))
 
 
 async def say(house: House, asked: Asked, answer: Any, remember: str | None = None) -> Run:
@@ -72,7 +76,7 @@ async def test_of_many_racing_decisions_one_wins(house: House) -> None:
     await house.records(won[0].id)
     assert len(house.toolbox.calls) <= 1
     with pytest.raises(AlreadyDecided):
-        await say(house, (await inbox(house).store.get(DEFAULT_ACTOR, asked.id)), Approval("c1", True))
+        await say(house, (await inbox_store(house).get(DEFAULT_ACTOR, asked.id)), Approval("c1", True))
 
 
 async def test_edited_arguments_are_run_and_everybody_is_told(house: House) -> None:
@@ -85,7 +89,7 @@ async def test_edited_arguments_are_run_and_everybody_is_told(house: House) -> N
     await house.finished(conversation, "", answers=(Approval("c1", True, "less", '{"text": "10"}'),))
     assert house.toolbox.calls[0].arguments == {"text": "10"}
     assert 'This call ran with: {"text": "10"}' in (await last_returns(house, conversation))["c1"]
-    found = await inbox(house).store.listing(DEFAULT_ACTOR, ApprovalFilter(waiting=False), Page())
+    found = await inbox_store(house).listing(DEFAULT_ACTOR, ApprovalFilter(waiting=False), Page())
     assert found[0].edited == '{"text": "10"}'
     assert found[0].call.arguments == '{"text":"100"}'
     assert found[0].decision is not None
@@ -136,14 +140,14 @@ async def test_what_was_allowed_for_the_conversation_is_not_asked_again_until_re
     assert (await house.finished(conversation)).stop_reason == "requires_approval"
     assert [job.call_id for job in house.toolbox.calls] == ["c1", "c2"]
     await house.engine.cancel((await house.history.open_runs(DEFAULT_ACTOR))[0])
-    (kept,) = await inbox(house).store.allowances(DEFAULT_ACTOR, Page())
-    await inbox(house).store.revoke(DEFAULT_ACTOR, kept.id)
+    (kept,) = await inbox_store(house).allowances(DEFAULT_ACTOR, Page())
+    await inbox_store(house).revoke(DEFAULT_ACTOR, kept.id)
     house.model.script(Call("pay", {"text": "a"}, id="c4"))
     assert (await house.finished(conversation)).stop_reason == "requires_approval"
 
 
 async def expiring(house: House) -> ApprovalExpiry:
-    store = inbox(house).store
+    store = inbox_store(house)
     deps, engine = house.deps, house.engine
     return ApprovalExpiry(store, deps.store, deps.clock, engine.start, engine.cancel, deps.approvals_announced)
 
@@ -160,7 +164,7 @@ async def test_a_request_that_nobody_answers_expires_as_agreed(database_url: str
     async with opened(database_url, clock=clock, owner="after a restart") as house:
         expiries = await expiring(house)
         await expiries.look()
-        told = await inbox(house).store.announcements(DEFAULT_ACTOR, 0, 10)
+        told = await inbox_store(house).announcements(DEFAULT_ACTOR, 0, 10)
         assert [item.kind for item in told] == ["requested", "expiring"]
         assert len(await waiting(house)) == 1
         await clock.advance(10)

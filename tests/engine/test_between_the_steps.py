@@ -56,11 +56,12 @@ async def test_cancelling_a_run_that_was_answered_touches_no_later_approval(hous
 
 
 async def test_remembering_edited_arguments_allows_the_edited_ones_only(house: House) -> None:
-    inbox = Approvals(SqlApprovals(house.database, house.deps.clock), house.engine.start)
+    store = SqlApprovals(house.database, house.deps.clock)
+    inbox = Approvals(store, house.engine.start)
     conversation = await house.agent("pay", gated=("pay",))
     house.model.script(Call("pay", {"text": "1000"}, id="c1"))
     await house.finished(conversation)
-    (asked,) = await inbox.store.listing(DEFAULT_ACTOR, ApprovalFilter(), Page())
+    (asked,) = await store.listing(DEFAULT_ACTOR, ApprovalFilter(), Page())
     house.model.script(Say("ok"))
     edited = Approval("c1", True, None, '{"text": "1"}')
     run = await inbox.decide(DEFAULT_ACTOR, asked, edited, seen_digest=None, remember="arguments")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.house import House
-from engine.test_approvals import inbox, last_returns, waiting
+from engine.test_approvals import inbox_store, last_returns, waiting
 from holdfast.core.conversation.messages import Approval
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.approval_store import ApprovalFilter
@@ -40,7 +40,7 @@ async def test_an_approval_is_void_when_the_secrets_have_changed(house: House, a
     assert house.toolbox.calls == []
     told = (await last_returns(house, conversation))["c1"]
     assert "the agent's secrets were changed after approval of pay was asked for" in told
-    [decided] = await inbox(house).store.listing(DEFAULT_ACTOR, ApprovalFilter(waiting=False), Page())
+    [decided] = await inbox_store(house).listing(DEFAULT_ACTOR, ApprovalFilter(waiting=False), Page())
     assert decided.decision is not None
     assert decided.decision.kind == "void"
 

@@ -1,4 +1,8 @@
-"""The services that routes use: the engine, the records and a few stores. `app` builds them, routes receive them."""
+"""The services that routes use: the engine, the records and the stores. `app` builds them, routes receive them.
+
+A read or delete goes straight to a store (`block_store.get`); where a rule, a default or a check applies, the record's
+service does it (`blocks.create`).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,16 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
 from holdfast.ports.clock import Clock
 from holdfast.ports.model import ModelDirectory
-from holdfast.ports.stores.history_store import History
+from holdfast.ports.stores.agent_store import AgentStore
+from holdfast.ports.stores.approval_store import ApprovalStore
+from holdfast.ports.stores.archive_store import ArchiveStore
+from holdfast.ports.stores.block_store import BlockStore
+from holdfast.ports.stores.history_store import ConversationStore, History
+from holdfast.ports.stores.mcp_server_store import McpServerStore
 from holdfast.ports.stores.message_search import MessageSearch
+from holdfast.ports.stores.provider_store import ProviderFactory, ProviderStore
 from holdfast.ports.stores.retry_detection import RetryDetection
+from holdfast.ports.stores.tool_store import ToolStore
 from holdfast.records.agents import Agents
 from holdfast.records.approvals import Approvals
 from holdfast.records.archives import Archives
@@ -30,13 +41,21 @@ from holdfast.records.tools import Tools
 @dataclass(frozen=True, slots=True)
 class Services:
     models: ModelDirectory
+    provider_factory: ProviderFactory
     providers: Providers
+    provider_store: ProviderStore
     agents: Agents
+    agent_store: AgentStore
     tools: Tools
+    tool_store: ToolStore
     mcp_servers: McpServers
+    mcp_server_store: McpServerStore
     blocks: Blocks
+    block_store: BlockStore
     archives: Archives
+    archive_store: ArchiveStore
     conversations: Conversations
+    conversation_store: ConversationStore
     history: History
     retry_detection: RetryDetection
     engine: Engine
@@ -45,6 +64,7 @@ class Services:
     traces: Tracing
     approvals: Approvals
     approval_feed: ApprovalFeed
+    approval_store: ApprovalStore
     search: MessageSearch
     clock: Clock
     tool_isolation: Callable[[], Mapping[str, Any] | None]  # None until the sandbox has been probed

@@ -46,7 +46,6 @@ from holdfast.providers.brought_providers import BroughtProviders, GuardedProvid
 from holdfast.providers.directory import TYPES, Directory
 from holdfast.providers.prices import price_of
 from holdfast.records import demo_agent
-from holdfast.records.providers import Providers
 from holdfast.settings import Settings
 from holdfast.storage.encryption import AesEncrypter
 from holdfast.storage.records.approval_store import SqlApprovals
@@ -88,7 +87,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         _migrate(database)
         first_start = await database.write(ensure_default, clock.now())
         encrypter = AesEncrypter(settings.encryption_key, settings.data_dir, makes_key=database.is_sqlite)
-        models, providers = _providers(settings, database, encrypter, clock, stack)
+        models, provider_factory = _providers(settings, database, encrypter, clock, stack)
         outbound = GuardedClient(allow_private=settings.allow_private_urls)
         stack.push_async_callback(outbound.close)
         tools = build_tools(settings, database, encrypter, outbound, clock, processes)
@@ -124,11 +123,13 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             count=tokenizers.count,
         )
         engine = Engine(deps)
-        services = build_services(database, encrypter, deps, engine, providers, traces, tools, retries, approval_feed)
+        services = build_services(
+            database, encrypter, deps, engine, provider_factory, traces, tools, retries, approval_feed
+        )
         await engine.open(alone=database.is_sqlite, crashed=liveness.dead)
         stack.push_async_callback(engine.close, settings.shutdown_seconds)
         expiries = ApprovalExpiry(
-            services.approvals.store, store, clock, engine.start, engine.cancel, approval_feed.announced
+            services.approval_store, store, clock, engine.start, engine.cancel, approval_feed.announced
         )
         for chore in (expiries, *_chores(settings, database, deps, outbound)):
             chore.open()
@@ -189,16 +190,16 @@ def _chores(
 
 def _providers(
     settings: Settings, database: Database, encrypter: Encrypter, clock: Clock, stack: AsyncExitStack
-) -> tuple[Directory, Providers]:
+) -> tuple[Directory, GuardedProviderFactory]:
     """The server's own providers, and those of organisations, which may only reach addresses that the guard allows."""
     own = factory.build(settings.provider_values())
     session = guarded_session(allow_private=settings.allow_private_urls)
     stack.push_async_callback(session.close)
     provider_factory = GuardedProviderFactory(session, [OwnProvider(name, TYPES.get(name, name)) for name, _ in own])
-    store = SqlProviders(database)
-    models = Directory(own, brought=BroughtProviders(store, provider_factory, encrypter, clock))
+    brought = BroughtProviders(SqlProviders(database), provider_factory, encrypter, clock)
+    models = Directory(own, brought=brought)
     stack.push_async_callback(models.close)
-    return models, Providers(store, provider_factory, encrypter, clock)
+    return models, provider_factory
 
 
 def _lock_sqlite(url: str, stack: AsyncExitStack) -> None:

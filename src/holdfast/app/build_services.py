@@ -11,6 +11,7 @@ from holdfast.engine.direct_tool_runs import DirectToolRuns
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
 from holdfast.ports.encryption import Encrypter
+from holdfast.ports.stores.provider_store import ProviderFactory
 from holdfast.ports.stores.retry_detection import RetryDetection
 from holdfast.records.agents import Agents
 from holdfast.records.approvals import Approvals
@@ -28,6 +29,7 @@ from holdfast.storage.records.conversation_store import SqlConversations
 from holdfast.storage.records.history_store import SqlHistory
 from holdfast.storage.records.mcp_server_store import SqlMcpServers
 from holdfast.storage.records.message_search import SqlMessageSearch
+from holdfast.storage.records.provider_store import SqlProviders
 from holdfast.storage.records.tool_store import SqlTools
 from holdfast.storage.sql.database import Database
 from holdfast.tools.schema.tool_schema import SourceSchemas
@@ -38,31 +40,47 @@ def build_services(
     encrypter: Encrypter,
     deps: Dependencies,
     engine: Engine,
-    providers: Providers,
+    provider_factory: ProviderFactory,
     traces: Tracing,
     server_tools: ServerTools,
     retries: RetryDetection,
     approval_feed: ApprovalFeed,
 ) -> Services:
     clock, models = deps.clock, deps.models
-    approvals = SqlApprovals(database, clock)
+    agents, tools, blocks, archives = (
+        SqlAgents(database),
+        SqlTools(database),
+        SqlBlocks(database),
+        SqlArchives(database),
+    )
+    conversations, approvals = SqlConversations(database, clock), SqlApprovals(database, clock)
+    mcp_servers, providers = SqlMcpServers(database), SqlProviders(database)
     return Services(
         models=models,
-        providers=providers,
+        provider_factory=provider_factory,
+        providers=Providers(providers, provider_factory, encrypter, clock),
+        provider_store=providers,
         traces=traces,
-        agents=Agents(SqlAgents(database), models, clock, encrypter, deps.images),
-        tools=Tools(SqlTools(database), SourceSchemas(), clock),
-        mcp_servers=McpServers(SqlMcpServers(database), server_tools.mcp, encrypter, clock),
-        blocks=Blocks(SqlBlocks(database), clock),
-        archives=Archives(SqlArchives(database), clock),
-        conversations=Conversations(SqlConversations(database, clock), deps.store, clock),
+        agents=Agents(agents, models, clock, encrypter, deps.images),
+        agent_store=agents,
+        tools=Tools(tools, SourceSchemas(), clock),
+        tool_store=tools,
+        mcp_servers=McpServers(mcp_servers, server_tools.mcp, encrypter, clock),
+        mcp_server_store=mcp_servers,
+        blocks=Blocks(blocks, clock),
+        block_store=blocks,
+        archives=Archives(archives, clock),
+        archive_store=archives,
+        conversations=Conversations(conversations, deps.store, clock),
+        conversation_store=conversations,
         history=SqlHistory(database),
         retry_detection=retries,
         engine=engine,
         maintenance=ConversationMaintenance(deps),
-        direct_tool_runs=DirectToolRuns(deps, SqlAgents(database), SqlBlocks(database)),
+        direct_tool_runs=DirectToolRuns(deps, agents, blocks),
         approvals=Approvals(approvals, engine.start),
         approval_feed=approval_feed,
+        approval_store=approvals,
         search=SqlMessageSearch(database),
         clock=clock,
         tool_isolation=server_tools.processes.isolation_facts,

@@ -146,18 +146,12 @@ class Agents:
     async def detach_block(self, actor: Actor, agent_id: str, block_id: str) -> None:
         await self._store.detach_block(actor, agent_id, block_id, self._stamped(actor, _with_approval_rules))
 
-    async def delete(self, actor: Actor, agent_id: str) -> None:
-        await self._store.delete(actor, agent_id)
-
     async def get(self, actor: Actor, agent_id: str, wanted: Wanted) -> AgentView:
         """The agent, with its secrets decrypted if they are wanted."""
         return self._decrypted(await self._store.get(actor, agent_id, wanted), wanted)
 
     async def listing(self, actor: Actor, which: AgentFilter, page: Page, wanted: Wanted) -> Sequence[AgentView]:
         return [self._decrypted(view, wanted) for view in await self._store.listing(actor, which, page, wanted)]
-
-    async def count(self, actor: Actor, which: AgentFilter) -> int:
-        return await self._store.count(actor, which)
 
     async def _check_models(self, actor: Actor, handle: str | None, given: Mapping[str, Any]) -> None:
         """Check that every named model exists and that the settings are valid."""

@@ -23,7 +23,7 @@ class Approvals:
     """`start` is `Engine.start`: records may not import the engine."""
 
     def __init__(self, store: ApprovalStore, start: Start) -> None:
-        self.store = store
+        self._store = store
         self._start = start
 
     async def decide(
@@ -45,7 +45,7 @@ class Approvals:
         try:
             return await self._start(actor, approval.conversation_id, request)
         except Invalid as error:
-            latest = await self.store.get(actor, approval.id)
+            latest = await self._store.get(actor, approval.id)
             if latest.status not in WAITING_CALLS:
                 raise AlreadyDecided([approval.call.id]) from error
             raise

@@ -10,7 +10,6 @@ from typing import Any
 from holdfast.core.records import Actor, Archive, Passage
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
-from holdfast.ports.paging import Page
 from holdfast.ports.stores.archive_store import ArchiveStore, FoundPassage, PassageSearch
 
 _CHANGEABLE = ("name", "description")
@@ -28,25 +27,10 @@ class Archives:
         await self._store.create(archive)
         return archive
 
-    async def get(self, actor: Actor, archive_id: str) -> Archive:
-        return await self._store.get(actor, archive_id)
-
-    async def listing(self, actor: Actor, name: str | None, agent_id: str | None, page: Page) -> Sequence[Archive]:
-        return await self._store.listing(actor, name, agent_id, page)
-
     async def change(self, actor: Actor, archive_id: str, given: Mapping[str, Any]) -> Archive:
         fields: dict[str, Any] = {key: given[key] for key in _CHANGEABLE if given.get(key) is not None}
         fields |= {"updated_at": self._clock.now(), "updated_by": actor.user_id}
         return await self._store.change(actor, archive_id, lambda archive: replace(archive, **fields))
-
-    async def delete(self, actor: Actor, archive_id: str) -> None:
-        await self._store.delete(actor, archive_id)
-
-    async def attach(self, actor: Actor, agent_id: str, archive_id: str) -> None:
-        await self._store.attach(actor, agent_id, archive_id)
-
-    async def detach(self, actor: Actor, agent_id: str, archive_id: str) -> None:
-        await self._store.detach(actor, agent_id, archive_id)
 
     async def add(self, actor: Actor, archive_id: str, given: Sequence[Mapping[str, Any]]) -> Sequence[Passage]:
         now = self._clock.now()
@@ -61,22 +45,10 @@ class Archives:
         first_archive = replace(new_archive(actor, f"Archive of {agent_id}", now), made_for=agent_id)
         return await self._store.add_for_agent(actor.org_id, agent_id, passage, first_archive)
 
-    async def of_agent(self, actor: Actor, agent_id: str, search: str | None, page: Page) -> Sequence[Passage]:
-        return await self._store.of_agent(actor, agent_id, search, page)
-
-    async def count_of_agent(self, agent_id: str) -> int:
-        return await self._store.count_of_agent(agent_id)
-
     async def search(self, actor: Actor, wanted: PassageSearch) -> Sequence[FoundPassage]:
         if wanted.archive_id is not None:
             await self._store.get(actor, wanted.archive_id)
         return await self._store.search(wanted)
-
-    async def remove_from_agent(self, actor: Actor, agent_id: str, passage_id: str) -> None:
-        await self._store.remove(actor, passage_id, agent_id=agent_id)
-
-    async def remove(self, actor: Actor, archive_id: str, passage_id: str) -> None:
-        await self._store.remove(actor, passage_id, archive_id=archive_id)
 
 
 def new_archive(actor: Actor, name: str, now: datetime) -> Archive:

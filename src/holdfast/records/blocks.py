@@ -6,7 +6,7 @@ larger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
@@ -16,8 +16,7 @@ from holdfast.core.errors import Invalid
 from holdfast.core.records import Actor, Block
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
-from holdfast.ports.paging import Page
-from holdfast.ports.stores.block_store import BlockFilter, BlockStore
+from holdfast.ports.stores.block_store import BlockStore
 
 KNOWN_DESCRIPTIONS = {
     "human": "What you know about the person you talk with: who they are, what they want, how they like things done. "
@@ -39,26 +38,8 @@ class Blocks:
         await self._store.create(block)
         return block
 
-    async def get(self, actor: Actor, block_id: str) -> Block:
-        return await self._store.get(actor, block_id)
-
-    async def listing(self, actor: Actor, wanted: BlockFilter, page: Page) -> Sequence[Block]:
-        return await self._store.listing(actor, wanted, page)
-
-    async def count(self, actor: Actor, wanted: BlockFilter) -> int:
-        return await self._store.count(actor, wanted)
-
     async def change(self, actor: Actor, block_id: str, given: Mapping[str, Any]) -> Block:
         return await self._store.change(actor, block_id, partial(changed_block, actor, given, self._clock.now()))
-
-    async def delete(self, actor: Actor, block_id: str) -> None:
-        await self._store.delete(actor, block_id)
-
-    async def of_agent(self, actor: Actor, agent_id: str, page: Page) -> Sequence[Block]:
-        return await self._store.of_agent(actor, agent_id, page)
-
-    async def by_label(self, actor: Actor, agent_id: str, label: str) -> Block:
-        return await self._store.by_label(actor, agent_id, label)
 
     async def change_by_label(self, actor: Actor, agent_id: str, label: str, given: Mapping[str, Any]) -> Block:
         alter = partial(changed_block, actor, given, self._clock.now())

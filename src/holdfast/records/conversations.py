@@ -21,7 +21,7 @@ CHANGEABLE = ("summary", "description", "model", "model_settings", "context_wind
 
 class Conversations:
     def __init__(self, store: ConversationStore, runs: RunStore, clock: Clock) -> None:
-        self.store = store
+        self._store = store
         self._runs = runs
         self._clock = clock
 
@@ -29,18 +29,18 @@ class Conversations:
         """Find a conversation by its id. `default` with `agent_id`, or an agent's id alone, means the default
         conversation of that agent."""
         if reference.startswith("agent-"):
-            return await self.store.default_of(actor, reference)
+            return await self._store.default_of(actor, reference)
         if reference == "default":
             if agent_id is None:
                 raise NotFound("The default conversation needs an agent_id: whose default conversation is meant?")
-            return await self.store.default_of(actor, agent_id)
-        return await self.store.get(actor, reference)
+            return await self._store.default_of(actor, agent_id)
+        return await self._store.get(actor, reference)
 
     async def create(self, actor: Actor, agent_id: str, wanted: Mapping[str, Any]) -> Conversation:
-        default = await self.store.default_of(actor, agent_id)
+        default = await self._store.default_of(actor, agent_id)
         conversation = self._new(actor, default, {key: wanted.get(key) for key in CHANGEABLE})
         conversation = replace(conversation, hidden=wanted.get("hidden"))
-        await self.store.create(conversation, await self._system_message(default, conversation))
+        await self._store.create(conversation, await self._system_message(default, conversation))
         return conversation
 
     async def fork(
@@ -48,7 +48,7 @@ class Conversations:
     ) -> Conversation:
         kept = {key: getattr(source, key) for key in CHANGEABLE if key != "summary"}
         new = replace(self._new(actor, source, kept), hidden=hidden)
-        await self.store.fork(source, new, await self._system_message(source, new), message_id)
+        await self._store.fork(source, new, await self._system_message(source, new), message_id)
         return new
 
     def _new(self, actor: Actor, like: Conversation, values: Mapping[str, Any]) -> Conversation:
@@ -84,13 +84,13 @@ class Conversations:
         if (last := wanted.get("last_message_at")) is not None:
             values["last_message_at"] = _parse_timestamp(last)
         changed = replace(conversation, **values, updated_at=now, updated_by=actor.user_id)
-        await self.store.change(changed)
+        await self._store.change(changed)
         return changed
 
     async def remove(self, conversation: Conversation) -> None:
         if conversation.is_default:
             raise Conflict("An agent's default conversation cannot be deleted; reset its messages instead.")
-        await self.store.remove(conversation.id)
+        await self._store.remove(conversation.id)
 
 
 def _parse_timestamp(text: str) -> datetime:

@@ -25,7 +25,6 @@ from holdfast.ports.stores.provider_store import (
     CREDENTIALS,
     OPTIONS,
     Blueprint,
-    OwnProvider,
     ProviderFactory,
     ProviderStore,
 )
@@ -45,20 +44,6 @@ class Providers:
         self._factory = provider_factory
         self._encrypter = encrypter
         self._clock = clock
-
-    # ---- reading ------------------------------------------------------------------------------------------------
-
-    async def get(self, actor: Actor, provider_id: str) -> Provider:
-        return await self._store.get(actor, provider_id)
-
-    async def all_of(self, actor: Actor) -> Sequence[Provider]:
-        return await self._store.all_of(actor.org_id)
-
-    def own(self) -> Sequence[OwnProvider]:
-        """The server's own providers, which every organisation may use."""
-        return self._factory.own()
-
-    # ---- changing -----------------------------------------------------------------------------------------------
 
     async def create(self, actor: Actor, given: Given) -> Provider:
         name = str(given["name"])
@@ -114,11 +99,6 @@ class Providers:
         now = self._clock.now()
         await self._store.discovered(provider, _with_provider_id(provider, models), now)
         return replace(provider, refreshed_at=now)
-
-    async def delete(self, actor: Actor, provider_id: str) -> Provider:
-        return await self._store.delete(actor, provider_id)
-
-    # ---- checking -----------------------------------------------------------------------------------------------
 
     async def check_new(self, given: Given) -> str:
         """The provider's type, if the vendor accepts the credentials. Raises `ModelError` if not."""

@@ -61,15 +61,6 @@ class Tools:
             after = await asyncio.to_thread(alter, before)
         return await self._store.change(actor, tool_id, lambda tool: after if tool == before else alter(tool))
 
-    async def get(self, actor: Actor, tool_id: str) -> Tool:
-        return await self._store.get(actor, tool_id)
-
-    async def listing(self, actor: Actor, wanted: ToolFilter, page: Page) -> Sequence[Tool]:
-        return await self._store.listing(actor, wanted, page)
-
-    async def count(self, actor: Actor, wanted: ToolFilter) -> int:
-        return await self._store.count(actor, wanted)
-
     async def delete(self, actor: Actor, tool_id: str) -> None:
         try:
             await self._store.delete(actor, tool_id)
@@ -93,9 +84,6 @@ class Tools:
         """Tools that match the query, the best match first; without a query, the newest tools."""
         tools = await self._store.listing(actor, wanted, Page(limit=MAX_TOOLS, order="desc"))
         return await asyncio.to_thread(best, tools, query, limit)
-
-    async def of_agent(self, actor: Actor, agent_id: str, page: Page) -> Sequence[Tool]:
-        return await self._store.of_agent(actor, agent_id, page)
 
 
 def _replacement(new: Tool, tool_fields: Mapping[str, Any], existing: Tool) -> Tool:

@@ -49,7 +49,7 @@ async def _null_or_agent(services: Services, actor: Actor, agent_id: str, modern
 async def list_tools_for_agent(
     services: ServicesDep, actor: ActorDep, agent_id: AgentId, page: Annotated[Page, page(default_limit=10)]
 ) -> JsonResponse:
-    found = await services.tools.of_agent(actor, agent_id, check_order_by(page))
+    found = await services.tool_store.of_agent(actor, agent_id, check_order_by(page))
     return JsonResponse([tool_json(tool) for tool in found])
 
 
@@ -100,7 +100,7 @@ async def retrieve_agent_memory(services: ServicesDep, actor: ActorDep, agent_id
 async def list_core_memory_blocks(
     services: ServicesDep, actor: ActorDep, agent_id: AgentId, page: Annotated[Page, page(default_limit=100)]
 ) -> JsonResponse:
-    found = await services.blocks.of_agent(actor, agent_id, check_order_by(page))
+    found = await services.block_store.of_agent(actor, agent_id, check_order_by(page))
     return JsonResponse([block_json(block) for block in found])
 
 
@@ -124,7 +124,7 @@ async def detach_core_memory_block(
 async def retrieve_core_memory_block(
     services: ServicesDep, actor: ActorDep, agent_id: AgentId, block_label: str
 ) -> JsonResponse:
-    return JsonResponse(block_json(await services.blocks.by_label(actor, agent_id, block_label)))
+    return JsonResponse(block_json(await services.block_store.by_label(actor, agent_id, block_label)))
 
 
 @router.patch("/core-memory/blocks/{block_label}")

@@ -32,7 +32,7 @@ async def list_passages(
     ascending: bool = True,
 ) -> JsonResponse:
     page = Page(limit=limit, order="asc" if ascending else "desc", after=after, before=before)
-    found = await services.archives.of_agent(actor, agent_id, search, page)
+    found = await services.archive_store.of_agent(actor, agent_id, search, page)
     return JsonResponse([passage_json(passage) for passage in found])
 
 
@@ -79,7 +79,7 @@ async def search_archival_memory(
 async def delete_passage(
     services: ServicesDep, actor: ActorDep, agent_id: AgentId, memory_id: PassageId
 ) -> JsonResponse:
-    await services.archives.remove_from_agent(actor, agent_id, memory_id)
+    await services.archive_store.remove(actor, memory_id, agent_id=agent_id)
     return JsonResponse({"message": f"Memory id={memory_id} successfully deleted"})
 
 
@@ -87,7 +87,7 @@ async def delete_passage(
 async def attach_archive_to_agent(
     services: ServicesDep, actor: ActorDep, agent_id: AgentId, archive_id: ArchiveId
 ) -> JsonResponse:
-    await services.archives.attach(actor, agent_id, archive_id)
+    await services.archive_store.attach(actor, agent_id, archive_id)
     return JsonResponse(None)
 
 
@@ -95,5 +95,5 @@ async def attach_archive_to_agent(
 async def detach_archive_from_agent(
     services: ServicesDep, actor: ActorDep, agent_id: AgentId, archive_id: ArchiveId
 ) -> JsonResponse:
-    await services.archives.detach(actor, agent_id, archive_id)
+    await services.archive_store.detach(actor, agent_id, archive_id)
     return JsonResponse(None)

@@ -87,7 +87,7 @@ async def create_agent(
 
 @router.get("/count")
 async def count_agents(services: ServicesDep, actor: ActorDep, which: Filter) -> JsonResponse:
-    return JsonResponse(await services.agents.count(actor, which))
+    return JsonResponse(await services.agent_store.count(actor, which))
 
 
 @router.get("/{agent_id}")
@@ -108,5 +108,5 @@ async def delete_agent(services: ServicesDep, actor: ActorDep, agent_id: AgentId
     """Its runs are cancelled first, so that no tool keeps running and subscribers of their streams see the end."""
     if found := await services.history.open_runs(actor, agent_id=agent_id):
         await cancel_runs(services, actor, found, CancelIn(reason="The agent was deleted."))
-    await services.agents.delete(actor, agent_id)
+    await services.agent_store.delete(actor, agent_id)
     return JsonResponse({"message": f"Agent id={agent_id} successfully deleted"})

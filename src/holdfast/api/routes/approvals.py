@@ -83,7 +83,7 @@ async def list_approvals(
     """Approval requests, by default those that wait, the oldest first."""
     waiting = {"waiting": True, "decided": False, "all": None}[status]
     wanted = ApprovalFilter(waiting, agent_id, conversation_id, tool_name)
-    found = await services.approvals.store.listing(actor, wanted, asked)
+    found = await services.approval_store.listing(actor, wanted, asked)
     return JsonResponse([approval_json(approval, services.now()) for approval in found])
 
 
@@ -97,7 +97,7 @@ async def follow(
     """Stream new and decided requests, after `starting_after` or `Last-Event-ID`; without either, from now on."""
     after = starting_after if starting_after is not None else last_event_number(last_event_id)
     if after is None:
-        after = await services.approvals.store.last_announcement(actor)
+        after = await services.approval_store.last_announcement(actor)
     return StreamingResponse(_announcements(services, actor, after), media_type="text/event-stream; charset=utf-8")
 
 
@@ -126,20 +126,20 @@ async def list_allowances(services: ServicesDep, actor: ActorDep, asked: Annotat
     return JsonResponse(
         [
             allowance_json(kept)
-            for kept in await services.approvals.store.allowances(actor, check_order_by(asked, ("created_at",)))
+            for kept in await services.approval_store.allowances(actor, check_order_by(asked, ("created_at",)))
         ]
     )
 
 
 @router.delete("/allowances/{allowance_id}")
 async def revoke(services: ServicesDep, actor: ActorDep, allowance_id: str) -> JsonResponse:
-    await services.approvals.store.revoke(actor, allowance_id)
+    await services.approval_store.revoke(actor, allowance_id)
     return JsonResponse(None)
 
 
 @router.get("/{approval_id}")
 async def retrieve(services: ServicesDep, actor: ActorDep, approval_id: str) -> JsonResponse:
-    return JsonResponse(approval_json(await services.approvals.store.get(actor, approval_id), services.now()))
+    return JsonResponse(approval_json(await services.approval_store.get(actor, approval_id), services.now()))
 
 
 @router.post("/{approval_id}")
@@ -147,7 +147,7 @@ async def decide(
     services: ServicesDep, actor: ActorDep, approval_id: str, body: Annotated[DecisionIn, body_of(DecisionIn)]
 ) -> JsonResponse:
     """Decide one call. The response holds the request as it is now and the run that carries out the decision."""
-    approval = await services.approvals.store.get(actor, approval_id)
+    approval = await services.approval_store.get(actor, approval_id)
     run = await services.approvals.decide(
         actor,
         approval,
@@ -155,5 +155,5 @@ async def decide(
         seen_digest=body.arguments_digest,
         remember=body.remember,
     )
-    now = await services.approvals.store.get(actor, approval_id)
+    now = await services.approval_store.get(actor, approval_id)
     return JsonResponse({"approval": approval_json(now, services.now()), "run": run_json(run)})

@@ -71,7 +71,7 @@ async def list_archives(
     name: str | None = None,
     agent_id: str | None = None,
 ) -> JsonResponse:
-    found = await services.archives.listing(actor, name, agent_id, check_order_by(page))
+    found = await services.archive_store.listing(actor, name, agent_id, check_order_by(page))
     return JsonResponse([archive_json(archive) for archive in found])
 
 
@@ -84,7 +84,7 @@ async def create_archive(
 
 @router.get("/archives/{archive_id}")
 async def retrieve_archive(services: ServicesDep, actor: ActorDep, archive_id: ArchiveId) -> JsonResponse:
-    return JsonResponse(archive_json(await services.archives.get(actor, archive_id)))
+    return JsonResponse(archive_json(await services.archive_store.get(actor, archive_id)))
 
 
 @router.patch("/archives/{archive_id}")
@@ -99,7 +99,7 @@ async def modify_archive(
 
 @router.delete("/archives/{archive_id}", status_code=204)
 async def delete_archive(services: ServicesDep, actor: ActorDep, archive_id: ArchiveId) -> Response:
-    await services.archives.delete(actor, archive_id)
+    await services.archive_store.delete(actor, archive_id)
     return Response(status_code=204)
 
 
@@ -107,7 +107,7 @@ async def delete_archive(services: ServicesDep, actor: ActorDep, archive_id: Arc
 async def list_agents_for_archive(
     services: ServicesDep, actor: ActorDep, archive_id: ArchiveId, page: Annotated[Page, page()], included: Included
 ) -> JsonResponse:
-    await services.archives.get(actor, archive_id)
+    await services.archive_store.get(actor, archive_id)
     found = await services.agents.listing(actor, AgentFilter(archive_id=archive_id), check_order_by(page), included)
     return await agents_response(services, actor, found, included)
 
@@ -135,7 +135,7 @@ async def create_passages_in_archive(
 async def delete_passage_from_archive(
     services: ServicesDep, actor: ActorDep, archive_id: ArchiveId, passage_id: PassageId
 ) -> Response:
-    await services.archives.remove(actor, archive_id, passage_id)
+    await services.archive_store.remove(actor, passage_id, archive_id=archive_id)
     return Response(status_code=204)
 
 

@@ -90,7 +90,7 @@ Filter = Annotated[BlockFilter, Depends(_filter)]
 async def list_blocks(
     services: ServicesDep, actor: ActorDep, wanted: Filter, page: Annotated[Page, page(default_order="asc")]
 ) -> JsonResponse:
-    found = await services.blocks.listing(actor, wanted, check_order_by(page))
+    found = await services.block_store.listing(actor, wanted, check_order_by(page))
     return JsonResponse([block_json(block) for block in found])
 
 
@@ -103,12 +103,12 @@ async def create_block(
 
 @router.get("/count")
 async def count_blocks(services: ServicesDep, actor: ActorDep, wanted: Filter) -> JsonResponse:
-    return JsonResponse(await services.blocks.count(actor, wanted))
+    return JsonResponse(await services.block_store.count(actor, wanted))
 
 
 @router.get("/{block_id}")
 async def retrieve_block(services: ServicesDep, actor: ActorDep, block_id: BlockId) -> JsonResponse:
-    return JsonResponse(block_json(await services.blocks.get(actor, block_id)))
+    return JsonResponse(block_json(await services.block_store.get(actor, block_id)))
 
 
 @router.patch("/{block_id}")
@@ -120,7 +120,7 @@ async def modify_block(
 
 @router.delete("/{block_id}")
 async def delete_block(services: ServicesDep, actor: ActorDep, block_id: BlockId) -> JsonResponse:
-    await services.blocks.delete(actor, block_id)
+    await services.block_store.delete(actor, block_id)
     return JsonResponse(None)
 
 
@@ -128,6 +128,6 @@ async def delete_block(services: ServicesDep, actor: ActorDep, block_id: BlockId
 async def list_agents_for_block(
     services: ServicesDep, actor: ActorDep, block_id: BlockId, included: Included, page: Annotated[Page, page()]
 ) -> JsonResponse:
-    await services.blocks.get(actor, block_id)
+    await services.block_store.get(actor, block_id)
     found = await services.agents.listing(actor, AgentFilter(block_id=block_id), check_order_by(page), included)
     return await agents_response(services, actor, found, included)

@@ -65,7 +65,7 @@ async def list_conversations(
     archive_status: Literal["unarchived", "archived", "all"] = "unarchived",
     summary_search: str | None = None,
 ) -> JsonResponse:
-    found = await services.conversations.store.listing(
+    found = await services.conversation_store.listing(
         actor, asked, agent_id=agent_id, archived=archive_status, search=summary_search
     )
     return JsonResponse([conversation_json(conversation) for conversation in found])
@@ -113,9 +113,7 @@ async def create(
 @router.get("/{conversation_id}")
 async def retrieve(services: ServicesDep, actor: ActorDep, conversation_id: OwnId) -> JsonResponse:
     conversation = await services.conversations.find(actor, conversation_id)
-    return JsonResponse(
-        conversation_json(conversation, await services.conversations.store.context_ids(conversation.id))
-    )
+    return JsonResponse(conversation_json(conversation, await services.conversation_store.context_ids(conversation.id)))
 
 
 @router.patch("/{conversation_id}")
@@ -226,7 +224,7 @@ async def context(
 ) -> JsonResponse:
     """What the model would read now. For a default conversation, `/v1/agents/{id}/context` gives the same."""
     conversation = await services.conversations.find(actor, conversation_id, agent_id)
-    passages = await services.archives.count_of_agent(conversation.agent_id)
+    passages = await services.archive_store.count_of_agent(conversation.agent_id)
     return JsonResponse(context_json(await services.maintenance.overview(conversation.id), passages))
 
 

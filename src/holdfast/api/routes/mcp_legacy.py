@@ -50,12 +50,12 @@ def flat_json(server: McpServer) -> dict[str, Any]:
 
 
 async def _all(services: Services, actor: Actor) -> list[dict[str, Any]]:
-    return [flat_json(server) for server in await services.mcp_servers.listing(actor)]
+    return [flat_json(server) for server in await services.mcp_server_store.listing(actor)]
 
 
 async def _tool(services: Services, actor: Actor, server_name: str, tool_name: str) -> tuple[McpServer, Tool]:
     """A tool by the name that its server uses, or by its name in Holdfast."""
-    server = await services.mcp_servers.by_name(actor, server_name)
+    server = await services.mcp_server_store.named(actor.org_id, server_name)
     for tool in await services.mcp_servers.tools(actor, server.id):
         if tool_name in (tool.name, (tool.mcp or {}).get("tool_name")):
             return server, tool
@@ -96,13 +96,13 @@ async def connect_to_mcp_server(
 async def update_mcp_server_by_name(
     services: ServicesDep, actor: ActorDep, server_name: str, body: Annotated[FlatServer, body_of(FlatServer)]
 ) -> JsonResponse:
-    server = await services.mcp_servers.by_name(actor, server_name)
+    server = await services.mcp_server_store.named(actor.org_id, server_name)
     return JsonResponse(flat_json(await services.mcp_servers.change(actor, server.id, body.server_name, body.config())))
 
 
 @router.delete("/{server_name}")
 async def delete_mcp_server_by_name(services: ServicesDep, actor: ActorDep, server_name: str) -> JsonResponse:
-    await services.mcp_servers.delete(actor, (await services.mcp_servers.by_name(actor, server_name)).id)
+    await services.mcp_servers.delete(actor, (await services.mcp_server_store.named(actor.org_id, server_name)).id)
     return JsonResponse(await _all(services, actor))
 
 
@@ -110,14 +110,14 @@ async def delete_mcp_server_by_name(services: ServicesDep, actor: ActorDep, serv
 async def resync_mcp_server_tools(
     services: ServicesDep, actor: ActorDep, server_name: str, secrets: SecretsOfAgent
 ) -> JsonResponse:
-    server = await services.mcp_servers.by_name(actor, server_name)
+    server = await services.mcp_server_store.named(actor.org_id, server_name)
     return JsonResponse(refreshed_json(await services.mcp_servers.refresh(actor, server.id, secrets)))
 
 
 @router.get("/{server_name}/tools")
 async def list_mcp_tools_by_server(services: ServicesDep, actor: ActorDep, server_name: str) -> JsonResponse:
     """The tools that the server offers now, in MCP's own format."""
-    server = await services.mcp_servers.by_name(actor, server_name)
+    server = await services.mcp_server_store.named(actor.org_id, server_name)
     return JsonResponse([offered_json(tool) for tool in await services.mcp_servers.offered(actor, server.id)])
 
 
@@ -136,6 +136,6 @@ async def add_mcp_tool(services: ServicesDep, actor: ActorDep, server_name: str,
     try:
         _, tool = await _tool(services, actor, server_name, tool_name)
     except NotFound:
-        await services.mcp_servers.refresh(actor, (await services.mcp_servers.by_name(actor, server_name)).id)
+        await services.mcp_servers.refresh(actor, (await services.mcp_server_store.named(actor.org_id, server_name)).id)
         _, tool = await _tool(services, actor, server_name, tool_name)
     return JsonResponse(tool_json(tool))

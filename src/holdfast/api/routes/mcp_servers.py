@@ -61,7 +61,7 @@ class ChangedServer(RequestBody):
 
 @router.get("")
 async def list_mcp_servers(services: ServicesDep, actor: ActorDep) -> JsonResponse:
-    return JsonResponse([mcp_server_json(server) for server in await services.mcp_servers.listing(actor)])
+    return JsonResponse([mcp_server_json(server) for server in await services.mcp_server_store.listing(actor)])
 
 
 @router.post("")
@@ -76,13 +76,13 @@ async def create_mcp_server(
 @router.get("/connect/{mcp_server_id}")
 async def connect_mcp_server(services: ServicesDep, actor: ActorDep, mcp_server_id: ServerId) -> StreamingResponse:
     """Connect to the server and stream the result."""
-    server = await services.mcp_servers.get(actor, mcp_server_id)
+    server = await services.mcp_server_store.get(actor.org_id, mcp_server_id)
     return sse_response(connection_events(server.server_name, services.mcp_servers.offered(actor, mcp_server_id)))
 
 
 @router.get("/{mcp_server_id}")
 async def retrieve_mcp_server(services: ServicesDep, actor: ActorDep, mcp_server_id: ServerId) -> JsonResponse:
-    return JsonResponse(mcp_server_json(await services.mcp_servers.get(actor, mcp_server_id)))
+    return JsonResponse(mcp_server_json(await services.mcp_server_store.get(actor.org_id, mcp_server_id)))
 
 
 @router.patch("/{mcp_server_id}")

@@ -49,7 +49,7 @@ async def send_stream(
 async def _send(
     services: Services, actor: Actor, agent_id: str, body: SendIn, *, streaming: bool, identity: RequestIdentity
 ) -> Response:
-    conversation_id = await services.conversations.store.default_id(actor, agent_id)
+    conversation_id = await services.conversation_store.default_id(actor, agent_id)
     try:
         return await send_message.send(
             services,
@@ -63,7 +63,7 @@ async def _send(
         )
     except NotFound:
         # If the agent itself does not exist, this raises the error that says so.
-        await services.conversations.store.default_of(actor, agent_id)
+        await services.conversation_store.default_of(actor, agent_id)
         raise
 
 
@@ -71,13 +71,13 @@ async def _send(
 async def send_async(
     services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: SendBody, identity: IdentityDep
 ) -> JsonResponse:
-    conversation = await services.conversations.store.default_of(actor, agent_id)
+    conversation = await services.conversation_store.default_of(actor, agent_id)
     return JsonResponse(run_json(await send_message.send_async(services, actor, conversation.id, body, identity)))
 
 
 @router.post("/agents/{agent_id}/messages/preview-raw-payload")
 async def preview(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: SendBody) -> JsonResponse:
-    conversation = await services.conversations.store.default_of(actor, agent_id)
+    conversation = await services.conversation_store.default_of(actor, agent_id)
     return await send_message.preview(services, actor, conversation.id, body)
 
 
@@ -92,7 +92,7 @@ async def list_messages(
 ) -> JsonResponse:
     """Without `conversation_id`: the messages of all the agent's conversations. With order `desc` the newest are
     selected and returned oldest first."""
-    default = await services.conversations.store.default_of(actor, agent_id)
+    default = await services.conversation_store.default_of(actor, agent_id)
     scope = MessageScope(agent_id=agent_id)
     if conversation_id == "default":
         scope = MessageScope(conversation_id=default.id)
@@ -106,7 +106,7 @@ async def list_messages(
 async def cancel(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: CancelBody) -> JsonResponse:
     """Cancel the runs in `run_ids`; without them, all of the agent's unfinished runs, in every conversation. If there
     is none, the newest run, which has ended, is reported."""
-    await services.conversations.store.default_of(actor, agent_id)
+    await services.conversation_store.default_of(actor, agent_id)
     if body.run_ids:
         named = await asyncio.gather(
             *(_run_of_agent(services, actor, agent_id, run_id) for run_id in set(body.run_ids))
@@ -132,21 +132,21 @@ async def _run_of_agent(services: ServicesDep, actor: ActorDep, agent_id: str, r
 
 @router.patch("/agents/{agent_id}/reset-messages")
 async def reset(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: JsonBody) -> JsonResponse:
-    conversation = await services.conversations.store.default_of(actor, agent_id)
-    await services.conversations.store.reset(conversation.id)
+    conversation = await services.conversation_store.default_of(actor, agent_id)
+    await services.conversation_store.reset(conversation.id)
     return await agent_response(services, actor, agent_id)
 
 
 @router.post("/agents/{agent_id}/summarize")
 async def summarize(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: JsonBody) -> JsonResponse:
-    conversation = await services.conversations.store.default_of(actor, agent_id)
+    conversation = await services.conversation_store.default_of(actor, agent_id)
     return JsonResponse(await compacted(services, conversation.id, body))
 
 
 @router.post("/agents/{agent_id}/recompile")
 @router.post("/agents/{agent_id}/system-prompt/recompile")
 async def recompile(services: ServicesDep, actor: ActorDep, agent_id: AgentId, dry_run: bool = False) -> JsonResponse:
-    conversation = await services.conversations.store.default_of(actor, agent_id)
+    conversation = await services.conversation_store.default_of(actor, agent_id)
     return JsonResponse(await services.maintenance.recompile(conversation.id, dry_run=dry_run))
 
 
@@ -156,7 +156,7 @@ async def context(
 ) -> JsonResponse:
     reference = conversation_id or "default"
     conversation = await services.conversations.find(actor, reference, agent_id)
-    passages = await services.archives.count_of_agent(conversation.agent_id)
+    passages = await services.archive_store.count_of_agent(conversation.agent_id)
     return JsonResponse(context_json(await services.maintenance.overview(conversation.id), passages))
 
 

@@ -61,8 +61,8 @@ async def list_providers(
     provider_type: str | None = None,
 ) -> JsonResponse:
     """The newest first. The server's own providers count as the oldest."""
-    rows = [provider_json(provider) for provider in await services.providers.all_of(actor)]
-    rows += [own_json(own, actor.org_id) for own in services.providers.own()]
+    rows = [provider_json(provider) for provider in await services.provider_store.all_of(actor.org_id)]
+    rows += [own_json(own, actor.org_id) for own in services.provider_factory.own()]
     wanted = [row for row in rows if name in (None, row["name"]) and provider_type in (None, row["provider_type"])]
     return JsonResponse(_page(wanted if not asked.ascending else wanted[::-1], asked))
 
@@ -85,7 +85,7 @@ async def check_new_provider(
 async def retrieve_provider(services: ServicesDep, actor: ActorDep, provider_id: ProviderId) -> JsonResponse:
     if (own := _own(services, provider_id)) is not None:
         return JsonResponse(own_json(own, actor.org_id))
-    return JsonResponse(provider_json(await services.providers.get(actor, provider_id)))
+    return JsonResponse(provider_json(await services.provider_store.get(actor, provider_id)))
 
 
 @router.patch("/{provider_id}")
@@ -114,7 +114,7 @@ async def refresh_provider(services: ServicesDep, actor: ActorDep, provider_id: 
 @router.delete("/{provider_id}")
 async def delete_provider(services: ServicesDep, actor: ActorDep, provider_id: ProviderId) -> JsonResponse:
     _not_own(services, provider_id)
-    await services.providers.delete(actor, provider_id)
+    await services.provider_store.delete(actor, provider_id)
     return JsonResponse({"message": f"Provider id={provider_id} successfully deleted"})
 
 
@@ -123,7 +123,7 @@ def _valid(provider_type: str) -> JsonResponse:
 
 
 def _own(services: ServicesDep, provider_id: str) -> OwnProvider | None:
-    return next((own for own in services.providers.own() if own_id(own.name) == provider_id), None)
+    return next((own for own in services.provider_factory.own() if own_id(own.name) == provider_id), None)
 
 
 def _not_own(services: ServicesDep, provider_id: str) -> None:

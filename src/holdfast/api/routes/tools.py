@@ -103,7 +103,7 @@ Filter = Annotated[ToolFilter, Depends(_filter)]
 async def list_tools(
     services: ServicesDep, actor: ActorDep, wanted: Filter, page: Annotated[Page, page()]
 ) -> JsonResponse:
-    found = await services.tools.listing(actor, wanted, check_order_by(page))
+    found = await services.tool_store.listing(actor, wanted, check_order_by(page))
     return JsonResponse([tool_json(tool) for tool in found])
 
 
@@ -123,7 +123,7 @@ async def upsert_tool(
 
 @router.get("/count")
 async def count_tools(services: ServicesDep, actor: ActorDep, wanted: Filter) -> JsonResponse:
-    return JsonResponse(await services.tools.count(actor, wanted))
+    return JsonResponse(await services.tool_store.count(actor, wanted))
 
 
 @router.post("/add-base-tools")
@@ -163,7 +163,7 @@ async def search_tools(
 
 @router.get("/{tool_id}")
 async def retrieve_tool(services: ServicesDep, actor: ActorDep, tool_id: ToolId) -> JsonResponse:
-    return JsonResponse(tool_json(await services.tools.get(actor, tool_id)))
+    return JsonResponse(tool_json(await services.tool_store.get(actor, tool_id)))
 
 
 @router.patch("/{tool_id}")

@@ -78,26 +78,17 @@ class McpServers:
             await self._reconcile(actor, server, offered)
         return await self._store.change(actor, server_id, lambda one: replace(one, trouble=trouble))
 
-    async def get(self, actor: Actor, server_id: str) -> McpServer:
-        return await self._store.get(actor.org_id, server_id)
-
-    async def by_name(self, actor: Actor, server_name: str) -> McpServer:
-        return await self._store.named(actor.org_id, server_name)
-
-    async def listing(self, actor: Actor) -> Sequence[McpServer]:
-        return await self._store.listing(actor)
-
     async def delete(self, actor: Actor, server_id: str) -> None:
         await self._store.delete(actor, server_id)
         self._peers.forget(server_id)
 
     async def offered(self, actor: Actor, server_id: str) -> Sequence[OfferedTool]:
         """The tools that the server offers now, unchanged. Nothing is stored. Raises `McpFailed`."""
-        return await self._peers.offered(await self.get(actor, server_id), NO_SECRETS)
+        return await self._peers.offered(await self._store.get(actor.org_id, server_id), NO_SECRETS)
 
     async def refresh(self, actor: Actor, server_id: str, secrets: Mapping[str, str] = NO_SECRETS) -> Reconciliation:
         """Update the stored tools from the server: add, change, delete. If it raises `McpFailed`, none has changed."""
-        server = await self.get(actor, server_id)
+        server = await self._store.get(actor.org_id, server_id)
         try:
             offered = await self._peers.offered(server, secrets)
         except McpFailed as failed:
@@ -109,7 +100,7 @@ class McpServers:
         return await self._reconcile(actor, server, offered)
 
     async def tools(self, actor: Actor, server_id: str) -> Sequence[Tool]:
-        await self.get(actor, server_id)
+        await self._store.get(actor.org_id, server_id)
         return await self._store.tools(actor, server_id)
 
     async def tool(self, actor: Actor, server_id: str, tool_id: str) -> Tool:
