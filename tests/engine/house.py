@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.providers.directory import Directory
+from holdfast.records.agent_patch import NewAgent
 from holdfast.records.agents import Agents
-from holdfast.records.tools import Tools
+from holdfast.records.tools import NewTool, Tools
 from holdfast.storage.encryption import AesEncrypter
 from holdfast.storage.records.agent_store import SqlAgents
 from holdfast.storage.records.archive_store import SqlArchives
@@ -112,22 +113,16 @@ class House:
     maintenance: ConversationMaintenance
     names: list[str] = field(default_factory=list)
 
-    async def agent(self, *names: str, gated: tuple[str, ...] = (), **given: Any) -> str:
+    async def agent(
+        self, *names: str, gated: tuple[str, ...] = (), first_messages: Sequence[Draft] = (), **given: Any
+    ) -> str:
         """An agent with these tools; the id of its default conversation."""
         ids = []
         for name in names:
-            put = {"source_code": TOOL.format(name=name), "default_requires_approval": name in gated}
+            put = NewTool(source_code=TOOL.format(name=name), default_requires_approval=name in gated)
             ids.append((await self.tools.put(DEFAULT_ACTOR, put)).id)
-        agent_id = await self.agents.create(
-            DEFAULT_ACTOR,
-            {
-                "model": "scripted/script",
-                "tool_ids": ids,
-                "include_base_tools": False,
-                "parallel_tool_calls": True,
-                **given,
-            },
-        )
+        usual = NewAgent(model="scripted/script", tool_ids=ids, include_base_tools=False, parallel_tool_calls=True)
+        agent_id = await self.agents.create(DEFAULT_ACTOR, replace(usual, **given), first_messages)
         return (await self.conversations.default_of(DEFAULT_ACTOR, agent_id)).id
 
     async def start(self, conversation_id: str, text: str = "hello", **options: Any) -> Run:

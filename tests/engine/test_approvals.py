@@ -16,6 +16,7 @@ from holdfast.ports.paging import Page
 from holdfast.ports.stores.approval_store import Approval as Asked
 from holdfast.ports.stores.approval_store import ApprovalFilter
 from holdfast.records.approvals import Approvals
+from holdfast.records.tools import NewTool
 from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.audit_check import verify
@@ -101,7 +102,7 @@ async def test_a_tool_that_changed_after_the_request_does_not_run(house: House) 
     house.model.script(Call("pay", id="c1"))
     await house.finished(conversation)
     source = TOOL.format(name="pay").replace("return text", 'return "twice"')
-    await house.tools.put(DEFAULT_ACTOR, {"source_code": source, "default_requires_approval": True})
+    await house.tools.put(DEFAULT_ACTOR, NewTool(source_code=source, default_requires_approval=True))
     house.model.script(Say("oh"))
     await house.finished(conversation, "", answers=(Approval("c1", True),))
     assert house.toolbox.calls == []

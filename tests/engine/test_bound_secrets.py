@@ -12,6 +12,7 @@ from engine.test_approvals import inbox_store, last_returns, waiting
 from holdfast.core.conversation.messages import Approval
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.approval_store import ApprovalFilter
+from holdfast.records.agent_patch import AgentPatch
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.schema.record_tables import decisions, ledger
 from holdfast.testing.script import Call, Say
@@ -34,7 +35,7 @@ async def asked(house: House, **given: Any) -> tuple[str, str]:
 )
 async def test_an_approval_is_void_when_the_secrets_have_changed(house: House, after: dict[str, str]) -> None:
     conversation, agent_id = await asked(house)
-    await house.agents.change(DEFAULT_ACTOR, agent_id, {"secrets": after})
+    await house.agents.change(DEFAULT_ACTOR, agent_id, AgentPatch(secrets=after))
     house.model.script(Say("oh"))
     await house.finished(conversation, "", answers=(Approval("c1", True),))
     assert house.toolbox.calls == []
@@ -48,8 +49,8 @@ async def test_an_approval_is_void_when_the_secrets_have_changed(house: House, a
 async def test_the_same_secrets_sent_again_leave_the_approval_as_it_is(house: House) -> None:
     conversation, agent_id = await asked(house)
     reordered = {"PLACE": "Ulm", "TOKEN": "token-of-alice"}
-    await house.agents.change(DEFAULT_ACTOR, agent_id, {"tool_exec_environment_variables": reordered})
-    await house.agents.change(DEFAULT_ACTOR, agent_id, {"name": "another"})
+    await house.agents.change(DEFAULT_ACTOR, agent_id, AgentPatch(tool_exec_environment_variables=reordered))
+    await house.agents.change(DEFAULT_ACTOR, agent_id, AgentPatch(name="another"))
     house.model.script(Say("paid"))
     await house.finished(conversation, "", answers=(Approval("c1", True),))
     assert [job.call_id for job in house.toolbox.calls] == ["c1"]
@@ -76,7 +77,7 @@ async def test_a_call_that_was_asked_about_before_secrets_were_bound_still_runs(
     with house.database.engine.begin() as connection:
         tool = connection.execute(ledger.select()).one().digest.partition(".")[0]
         connection.execute(ledger.update().values(digest=tool))
-    await house.agents.change(DEFAULT_ACTOR, agent_id, {"secrets": {}})
+    await house.agents.change(DEFAULT_ACTOR, agent_id, AgentPatch(secrets={}))
     house.model.script(Say("paid"))
     await house.finished(conversation, "", answers=(Approval("c1", True),))
     assert [job.call_id for job in house.toolbox.calls] == ["c1"]

@@ -23,6 +23,7 @@ from holdfast.core.records import Run, Step
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
 from holdfast.ports.toolbox import ToolJob
+from holdfast.records.blocks import NewBlock
 from holdfast.storage.records.message_search import SqlMessageSearch
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Count, Fail, Hang, Say
@@ -312,7 +313,7 @@ async def test_a_cancel_closes_the_summarisers_connection_and_leaves_the_context
 async def test_a_system_prompt_that_alone_is_too_long_says_which_block_to_shorten(house: House) -> None:
     conversation = await house.agent(
         context_window_limit=2_000,
-        memory_blocks=[{"label": "human", "value": "short"}, {"label": "persona", "value": LONG * 8}],
+        memory_blocks=[NewBlock(label="human", value="short"), NewBlock(label="persona", value=LONG * 8)],
     )
     run = await house.finished(conversation)
     assert (run.status, run.stop_reason) == ("failed", "context_window_overflow_in_system_prompt")

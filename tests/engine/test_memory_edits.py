@@ -11,12 +11,12 @@ from engine.house import House, builtins_of
 from holdfast.core.conversation.messages import SystemBody, ToolReturnsBody
 from holdfast.core.records import Block
 from holdfast.ports.toolbox import MemoryEdit, ToolJob, ToolOutcome
-from holdfast.records.blocks import Blocks
+from holdfast.records.blocks import BlockPatch, Blocks, NewBlock
 from holdfast.storage.records.block_store import SqlBlocks
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
 
-HUMAN = {"label": "human", "value": "Name: Ada"}
+HUMAN = NewBlock(label="human", value="Name: Ada")
 
 
 async def with_memory(house: House, *names: str) -> str:
@@ -34,7 +34,7 @@ async def blocks_of(house: House, conversation: str) -> dict[str, str]:
 async def by_hand(house: House, conversation: str, **given: Any) -> None:
     """A person changes the first block, as through the API."""
     block = (await house.deps.store.snapshot(conversation)).blocks[0]
-    await Blocks(SqlBlocks(house.database), house.deps.clock).change(DEFAULT_ACTOR, block.id, given)
+    await Blocks(SqlBlocks(house.database), house.deps.clock).change(DEFAULT_ACTOR, block.id, BlockPatch(**given))
 
 
 async def results(house: House, conversation: str) -> list[tuple[str, str]]:
@@ -196,7 +196,7 @@ async def test_a_block_that_a_person_made_with_the_same_label_is_not_doubled(hou
     async def interrupted(job: ToolJob) -> str | ToolOutcome:
         outcome = await builtin(job)
         records = Blocks(SqlBlocks(house.database), house.deps.clock)
-        made = await records.create(DEFAULT_ACTOR, {"label": "plan", "value": "mine"})
+        made = await records.create(DEFAULT_ACTOR, NewBlock(label="plan", value="mine"))
         await house.agents.attach_block(DEFAULT_ACTOR, job.agent_id, made.id)
         return outcome
 
@@ -208,7 +208,7 @@ async def test_a_block_that_a_person_made_with_the_same_label_is_not_doubled(hou
 
 
 async def test_two_edits_of_one_result_are_written_together_or_not_at_all(house: House) -> None:
-    conversation = await house.agent("both", memory_blocks=[HUMAN, {"label": "persona", "value": "kind"}])
+    conversation = await house.agent("both", memory_blocks=[HUMAN, NewBlock(label="persona", value="kind")])
 
     async def both(job: ToolJob) -> ToolOutcome:
         await by_hand(house, conversation, value="changed by hand")

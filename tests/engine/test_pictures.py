@@ -115,13 +115,13 @@ async def test_an_image_in_an_agents_first_messages_is_fetched_before_the_agent_
     database_url: str, site: Site, client: GuardedClient
 ) -> None:
     async with opened(database_url, images=GuardedImageFetcher(client)) as house:
-        conversation = await house.agent(initial_message_sequence=speaking(Image(url=f"{site.url}/kelp.png")))
+        conversation = await house.agent(first_messages=speaking(Image(url=f"{site.url}/kelp.png")))
         house.model.script(Say("Kelp."))
         await house.finished(conversation, "What was it?")
         first = house.model.requests[0].messages[1].body
         assert first == UserBody((Image(url=f"{site.url}/kelp.png", data=DATA, media_type="image/png"),))
         with pytest.raises(Invalid, match="its server answered 404"):
-            await house.agent(name="Unborn", initial_message_sequence=speaking(Image(url=f"{site.url}/gone")))
+            await house.agent(name="Unborn", first_messages=speaking(Image(url=f"{site.url}/gone")))
         assert await house.agents.count(DEFAULT_ACTOR, AgentFilter(name="Unborn")) == 0
 
 

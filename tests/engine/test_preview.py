@@ -8,6 +8,7 @@ from engine.house import House, opened
 from holdfast.core.conversation.messages import Draft, Message, Text, UserBody
 from holdfast.core.model import ModelRequest
 from holdfast.core.run_request import RunRequest
+from holdfast.records.blocks import NewBlock
 from holdfast.testing.script import Call, Say
 
 
@@ -26,7 +27,7 @@ async def test_the_preview_is_what_is_sent(house: House) -> None:
         "look",
         "pay",
         tool_rules=[{"type": "run_first", "tool_name": "look"}],
-        memory_blocks=[{"label": "human", "value": "Likes kelp."}],
+        memory_blocks=[NewBlock(label="human", value="Likes kelp.")],
         model_settings={"provider_type": "openai", "temperature": 0.3},
     )
     for number in range(2):
@@ -49,7 +50,7 @@ async def test_a_preview_writes_nothing(house: House) -> None:
 
 
 async def test_the_vendors_count_is_the_whole_and_the_parts_share_it(house: House) -> None:
-    conversation = await house.agent("look", memory_blocks=[{"label": "human", "value": "Likes kelp. " * 50}])
+    conversation = await house.agent("look", memory_blocks=[NewBlock(label="human", value="Likes kelp. " * 50)])
     estimated = await house.maintenance.overview(conversation)
 
     async def count_tokens(request: ModelRequest) -> int:
@@ -64,7 +65,7 @@ async def test_the_vendors_count_is_the_whole_and_the_parts_share_it(house: Hous
 
 async def test_the_models_own_tokenizer_counts_the_parts(database_url: str) -> None:
     async with opened(database_url, count=lambda model, text: len(text.split()) if model == "script" else 0) as house:
-        conversation = await house.agent(memory_blocks=[{"label": "human", "value": "one two three four"}])
+        conversation = await house.agent(memory_blocks=[NewBlock(label="human", value="one two three four")])
         house.model.script(Say("five six"))
         await house.finished(conversation, "seven eight nine")
         seen = await house.maintenance.overview(conversation)

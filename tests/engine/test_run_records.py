@@ -16,7 +16,7 @@ from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import RunFilter
 from holdfast.ports.stores.trace_store import Trace
-from holdfast.records.conversations import Conversations
+from holdfast.records.conversations import ConversationPatch, Conversations
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.traces import SqlTraces
 from holdfast.storage.schema.record_tables import metadata, runs
@@ -89,7 +89,7 @@ async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent
     default = await house.agent("look", "pay", gated=("pay",))
     agent_id = (await house.conversations.get(DEFAULT_ACTOR, default)).agent_id
     kept = Conversations(house.conversations, house.deps.store, house.deps.clock)
-    line = await kept.create(DEFAULT_ACTOR, agent_id, {})
+    line = await kept.create(DEFAULT_ACTOR, agent_id, ConversationPatch())
     house.model.script(Call("look"), Call("pay", id="c1"))
     asked = await house.finished(line.id, keys=("otid:a",), body_digest="d", callback_url="https://x.example/")
     house.model.script(Say("paid"))
@@ -109,7 +109,9 @@ async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent
     house.model.script(Say("still here"))
     assert (await house.finished(default)).status == "completed"
     house.model.script(Say("and here"))
-    assert (await house.finished((await kept.create(DEFAULT_ACTOR, agent_id, {})).id)).stop_reason == "end_turn"
+    assert (
+        await house.finished((await kept.create(DEFAULT_ACTOR, agent_id, ConversationPatch())).id)
+    ).stop_reason == "end_turn"
 
 
 async def keep_a_trace(house: House, run: Run) -> None:

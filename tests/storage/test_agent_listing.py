@@ -11,10 +11,10 @@ from sqlalchemy import event
 from holdfast.core.records import Agent, Conversation
 from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
-from holdfast.ports.stores.agent_store import AgentFilter, NewAgent
+from holdfast.ports.stores.agent_store import AgentCreation, AgentFilter
 from holdfast.records.agents import system_message
 from holdfast.records.base_tools import ATTACHED_BY_DEFAULT, base_tools_for
-from holdfast.records.blocks import new_block
+from holdfast.records.blocks import NewBlock, new_block
 from holdfast.storage.records.agent_store import SqlAgents
 from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.schema.record_tables import metadata
@@ -33,16 +33,16 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     database.close()
 
 
-def new_agent() -> NewAgent:
+def new_agent() -> AgentCreation:
     stamp: dict[str, Any] = {"org_id": DEFAULT_ACTOR.org_id, "created_at": NOW, "updated_at": NOW}
     agent = Agent(id=new_id("agent"), name="a", system="s", model="demo/rehearsal", **stamp)
     conversation = Conversation(id=new_id("conv"), agent_id=agent.id, is_default=True, **stamp)
-    return NewAgent(
+    return AgentCreation(
         agent_id=agent.id,
         org_id=agent.org_id,
         conversation=conversation,
         finish=lambda tools, blocks: (agent, (system_message(agent, conversation, blocks),)),
-        new_blocks=(new_block(DEFAULT_ACTOR, {"label": "human", "value": "v"}, NOW),),
+        new_blocks=(new_block(DEFAULT_ACTOR, NewBlock(label="human", value="v"), NOW),),
         base_tools=base_tools_for(DEFAULT_ACTOR, ATTACHED_BY_DEFAULT, NOW),
         tool_names=ATTACHED_BY_DEFAULT,
     )

@@ -13,6 +13,7 @@ from holdfast.core.errors import InvalidArgument
 from holdfast.core.model_settings import check_settings
 from holdfast.core.records import Json
 from holdfast.ports.model import ModelDirectory
+from holdfast.records.agent_patch import AgentPatch, NewAgent
 
 # Settings of the old llm_config that have the same name in model_settings.
 _SAME_NAME = ("temperature", "verbosity", "effort", "response_format", "strict")
@@ -20,11 +21,11 @@ _SAME_NAME = ("temperature", "verbosity", "effort", "response_format", "strict")
 MAX_FALLBACKS = 5
 
 
-def handle_in(given: Mapping[str, Any]) -> str | None:
+def handle_in(patch: AgentPatch) -> str | None:
     """The model's handle, if the request names one."""
-    if given.get("model"):
-        return str(given["model"])
-    config = given.get("llm_config")
+    if patch.model:
+        return patch.model
+    config = patch.llm_config
     if not config:
         return None
     if config.get("handle"):
@@ -45,27 +46,28 @@ async def check_handle(models: ModelDirectory, handle: str, org_id: str) -> None
         raise InvalidArgument(f"{handle} is an embedding model; an agent needs a language model")
 
 
-def model_fields(given: Mapping[str, Any], current: Json) -> dict[str, Any]:
+def model_fields(patch: AgentPatch, current: Json) -> dict[str, Any]:
     """The fields of the agent that the request sets. `current` holds the agent's present model settings."""
     fields: dict[str, Any] = {}
-    handle, config = handle_in(given), given.get("llm_config") or {}
+    handle, config = handle_in(patch), patch.llm_config or {}
     if handle is not None:
         fields["model"] = handle
-    settings = _settings(given, config, current, new_model=handle is not None)
+    settings = _settings(patch, config, current, new_model=handle is not None)
     if settings != current:
         fields["model_settings"] = settings
-    window = given.get("context_window_limit") or config.get("context_window")
+    window = patch.context_window_limit or config.get("context_window")
     if window is not None:
         fields["context_window_limit"] = window
-    for layer in (given, given.get("model_settings") or {}, config):
-        if layer.get("parallel_tool_calls") is not None:
-            fields["parallel_tool_calls"] = bool(layer["parallel_tool_calls"])
+    layers = (patch.model_settings or {}, config)
+    for parallel in (patch.parallel_tool_calls, *(layer.get("parallel_tool_calls") for layer in layers)):
+        if parallel is not None:
+            fields["parallel_tool_calls"] = bool(parallel)
             break
     return fields
 
 
-def _settings(given: Mapping[str, Any], config: Json, current: Json, *, new_model: bool) -> dict[str, Any]:
-    sent = given.get("model_settings")
+def _settings(patch: AgentPatch, config: Json, current: Json, *, new_model: bool) -> dict[str, Any]:
+    sent = patch.model_settings
     if sent is not None:
         settings = dict(sent)
     elif config:
@@ -73,9 +75,11 @@ def _settings(given: Mapping[str, Any], config: Json, current: Json, *, new_mode
     else:
         # `provider_type` belongs to the old model, so a new model drops it.
         settings = {key: value for key, value in current.items() if not (new_model and key == "provider_type")}
-    if given.get("max_tokens") is not None and "max_output_tokens" not in (sent or {}):
-        settings["max_output_tokens"] = given["max_tokens"]
-    return settings | _thinking(given)
+    if patch.max_tokens is not None and "max_output_tokens" not in (sent or {}):
+        settings["max_output_tokens"] = patch.max_tokens
+    if isinstance(patch, NewAgent):
+        settings |= _thinking(patch.enable_reasoner, patch.max_reasoning_tokens)
+    return settings
 
 
 def _from_config(config: Json) -> dict[str, Any]:
@@ -84,14 +88,12 @@ def _from_config(config: Json) -> dict[str, Any]:
         settings["max_output_tokens"] = config["max_tokens"]
     if config.get("reasoning_effort") is not None:
         settings["reasoning"] = {"reasoning_effort": config["reasoning_effort"]}
-    return settings | _thinking(config)
+    return settings | _thinking(config.get("enable_reasoner"), config.get("max_reasoning_tokens"))
 
 
-def _thinking(layer: Mapping[str, Any]) -> dict[str, Any]:
+def _thinking(enabled: Any, max_tokens: Any) -> dict[str, Any]:
     """Extended thinking, as the older fields `enable_reasoner` and `max_reasoning_tokens` switch it on."""
-    if not layer.get("enable_reasoner") or not layer.get("max_reasoning_tokens"):
-        return {}
-    return {"thinking": {"type": "enabled", "budget_tokens": layer["max_reasoning_tokens"]}}
+    return {"thinking": {"type": "enabled", "budget_tokens": max_tokens}} if enabled and max_tokens else {}
 
 
 def read_fallbacks(sent: Sequence[str | Mapping[str, Any]]) -> tuple[Json, ...]:

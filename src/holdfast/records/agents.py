@@ -7,11 +7,11 @@ store's transaction by the pure functions below, so a rejected request leaves no
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from secrets import choice
 from typing import Any
 
 from holdfast.core.approvals.expiry import parse_expiry
@@ -37,42 +37,22 @@ from holdfast.ports.model import ModelDirectory
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.agent_store import (
     AgentChange,
+    AgentCreation,
     AgentFilter,
     AgentStore,
     AgentView,
     AlterAgent,
-    NewAgent,
     Wanted,
 )
 from holdfast.records.agent_model import check_handle, handle_in, model_fields, read_fallbacks
+from holdfast.records.agent_patch import AgentPatch, AgentSettings, NewAgent
 from holdfast.records.base_tools import ATTACHED_BY_DEFAULT, base_tools_for
 from holdfast.records.blocks import new_block
+from holdfast.records.sent_fields import sent_fields
 from holdfast.records.tool_rules import read_rules, set_approval, with_approval_of
 
 SUBAGENT_TAG = "role:subagent"  # agents with this tag help another agent and are hidden from listings
 
-# Fields that are stored as they were sent.
-_PLAIN = (
-    "name",
-    "system",
-    "agent_type",
-    "embedding",
-    "embedding_config",
-    "compaction_settings",
-    "budget",
-    "response_format",
-    "description",
-    "metadata",
-    "timezone",
-    "hidden",
-    "message_buffer_autoclear",
-    "enable_sleeptime",
-    "max_files_open",
-    "per_file_view_window_char_limit",
-    "project_id",
-    "template_id",
-    "base_template_id",
-)
 # Fields that a change may set, but not the creation of an agent.
 _CHANGE_ONLY = ("last_stop_reason", "last_run_completion", "last_run_duration_ms")
 
@@ -87,9 +67,6 @@ Orca Oyster Pelican Petrel Plankton Porpoise Puffin Seal Squid Starfish Sturgeon
 
 
 class Agents:
-    """`given` holds the fields that the client sent, by their API names; null means that the field was not sent. The
-    initial messages in it are drafts already. Secrets are stored encrypted."""
-
     def __init__(
         self,
         store: AgentStore,
@@ -104,24 +81,24 @@ class Agents:
         self._encrypter = encrypter
         self._images = images
 
-    async def create(self, actor: Actor, given: Mapping[str, Any]) -> str:
-        """Create an agent and return its id."""
-        handle = handle_in(given)
+    async def create(self, actor: Actor, new: NewAgent, first_messages: Sequence[Draft] = ()) -> str:
+        """Create an agent, with these messages after the system message, and return its id."""
+        handle = handle_in(new)
         if handle is None:
             raise InvalidArgument("Must specify either model or llm_config in request")
-        await self._check_models(actor, handle, given)
-        first = await self._with_images(given.get("initial_message_sequence") or ())
-        new = new_agent(actor, self._encrypted(given, {}), first, self._clock.now())
-        await self._store.create(new)
-        return new.agent_id
+        await self._check_models(actor, handle, new)
+        first = await self._with_images(first_messages)
+        creation = new_agent(actor, new, secrets=self._encrypted(new, {}), first=first, now=self._clock.now())
+        await self._store.create(creation)
+        return creation.agent_id
 
-    async def change(self, actor: Actor, agent_id: str, given: Mapping[str, Any]) -> None:
-        await self._check_models(actor, handle_in(given), given)
+    async def change(self, actor: Actor, agent_id: str, patch: AgentPatch) -> None:
+        await self._check_models(actor, handle_in(patch), patch)
         change = AgentChange(
-            alter=partial(self._changed_agent, actor, given, self._clock.now()),
-            tool_ids=_tuple(given.get("tool_ids")),
-            block_ids=_tuple(given.get("block_ids")),
-            message_ids=_tuple(given.get("message_ids")),
+            alter=self._stamped(actor, partial(self._changed_agent, patch)),
+            tool_ids=_tuple(patch.tool_ids),
+            block_ids=_tuple(patch.block_ids),
+            message_ids=_tuple(patch.message_ids),
             check_context=check_context,
         )
         await self._store.change(actor, agent_id, change)
@@ -153,10 +130,10 @@ class Agents:
     async def listing(self, actor: Actor, which: AgentFilter, page: Page, wanted: Wanted) -> Sequence[AgentView]:
         return [self._decrypted(view, wanted) for view in await self._store.listing(actor, which, page, wanted)]
 
-    async def _check_models(self, actor: Actor, handle: str | None, given: Mapping[str, Any]) -> None:
+    async def _check_models(self, actor: Actor, handle: str | None, patch: AgentPatch) -> None:
         """Check that every named model exists and that the settings are valid."""
-        check_settings(given.get("model_settings") or {})
-        fallbacks = [str(one["model"]) for one in read_fallbacks(given.get("fallback_models") or ())]
+        check_settings(patch.model_settings or {})
+        fallbacks = [str(one["model"]) for one in read_fallbacks(patch.fallback_models or ())]
         for named in (*([handle] if handle else ()), *fallbacks):
             await check_handle(self._models, named, actor.org_id)
 
@@ -167,21 +144,18 @@ class Agents:
         fetched = await self._images.fetched(urls)
         return [draft_with(draft, fetched) for draft in drafts]
 
-    def _changed_agent(
-        self, actor: Actor, given: Mapping[str, Any], now: datetime, agent: Agent, attached: Sequence[Tool]
-    ) -> Agent:
-        return changed_agent(actor, self._encrypted(given, agent.secrets), now, agent, attached)
+    def _changed_agent(self, patch: AgentPatch, agent: Agent, attached: Sequence[Tool]) -> Agent:
+        return changed_agent(patch, self._encrypted(patch, agent.secrets), agent, attached)
 
-    def _encrypted(self, given: Mapping[str, Any], before: Mapping[str, str]) -> Mapping[str, Any]:
-        """`given` with its secrets encrypted. Older clients send them as `tool_exec_environment_variables`; where both
-        fields name a variable, `secrets` wins. A variable that is sent with its old value keeps its stored ciphertext,
-        because approvals are bound to that."""
-        older, newer = given.get("tool_exec_environment_variables"), given.get("secrets")
+    def _encrypted(self, patch: AgentPatch, before: Mapping[str, str]) -> Mapping[str, str] | None:
+        """The secrets that the client sent, encrypted. Older clients send them as `tool_exec_environment_variables`;
+        where both fields name a variable, `secrets` wins. A variable that is sent with its old value keeps its stored
+        ciphertext, because approvals are bound to that."""
+        older, newer = patch.tool_exec_environment_variables, patch.secrets
         if older is None and newer is None:
-            return given
-        plain: dict[str, str] = {**(older or {}), **(newer or {})}
-        encrypted = {name: self._encrypter.encrypt_again(value, before.get(name, "")) for name, value in plain.items()}
-        return {**given, "secrets": encrypted}
+            return None
+        plain = {**(older or {}), **(newer or {})}
+        return {name: self._encrypter.encrypt_again(value, before.get(name, "")) for name, value in plain.items()}
 
     def _decrypted(self, view: AgentView, wanted: Wanted) -> AgentView:
         if "secrets" not in wanted or not view.agent.secrets:
@@ -205,7 +179,9 @@ class Agents:
 # ---- create -------------------------------------------------------------------------------------------------
 
 
-def new_agent(actor: Actor, given: Mapping[str, Any], first: Sequence[Draft], now: datetime) -> NewAgent:
+def new_agent(
+    actor: Actor, new: NewAgent, *, secrets: Mapping[str, str] | None, first: Sequence[Draft], now: datetime
+) -> AgentCreation:
     agent_id = new_id("agent")
     stamp: dict[str, Any] = {
         "created_at": now,
@@ -213,26 +189,29 @@ def new_agent(actor: Actor, given: Mapping[str, Any], first: Sequence[Draft], no
         "created_by": actor.user_id,
         "updated_by": actor.user_id,
     }
+    defaults = {"name": random_agent_name(), "system": DEFAULT_PROMPT}
     agent = Agent(
         id=agent_id,
         org_id=actor.org_id,
-        **{"name": random_agent_name(), "system": DEFAULT_PROMPT, **_sent_fields(given), **model_fields(given, {})},
+        **defaults | _agent_fields(new, secrets) | model_fields(new, {}),
         **stamp,
     )
+    if new.agent_type is not None:
+        agent = replace(agent, agent_type=new.agent_type)
     if SUBAGENT_TAG in agent.tags:
         agent = replace(agent, hidden=True)
     conversation = Conversation(id=new_id("conv"), org_id=actor.org_id, agent_id=agent_id, is_default=True, **stamp)
-    names = (*(given.get("tools") or ()), *(ATTACHED_BY_DEFAULT if given.get("include_base_tools", True) else ()))
-    return NewAgent(
+    names = (*(new.tools or ()), *(ATTACHED_BY_DEFAULT if new.include_base_tools else ()))
+    return AgentCreation(
         agent_id=agent_id,
         org_id=actor.org_id,
         conversation=conversation,
         finish=partial(_completed, agent, conversation, initial_messages(conversation, first)),
-        new_blocks=tuple(new_block(actor, block, now) for block in given.get("memory_blocks") or ()),
-        block_ids=tuple(given.get("block_ids") or ()),
+        new_blocks=tuple(new_block(actor, block, now) for block in new.memory_blocks or ()),
+        block_ids=tuple(new.block_ids or ()),
         base_tools=base_tools_for(actor, names, now),
         tool_names=tuple(dict.fromkeys(names)),
-        tool_ids=tuple(given.get("tool_ids") or ()),
+        tool_ids=tuple(new.tool_ids or ()),
     )
 
 
@@ -277,38 +256,39 @@ def _message(conversation: Conversation, seq: int, draft: Draft) -> Message:
 
 def random_agent_name() -> str:
     """A readable name for an agent that was created without one."""
-    return secrets.choice(_ADJECTIVES.split()) + secrets.choice(_SEA_LIFE.split())
+    return choice(_ADJECTIVES.split()) + choice(_SEA_LIFE.split())
 
 
 # ---- change -------------------------------------------------------------------------------------------------
 
 
 def changed_agent(
-    actor: Actor, given: Mapping[str, Any], now: datetime, agent: Agent, attached: Sequence[Tool]
+    patch: AgentPatch, secrets: Mapping[str, str] | None, agent: Agent, attached: Sequence[Tool]
 ) -> Agent:
-    fields = {key: given[key] for key in _CHANGE_ONLY if given.get(key) is not None}
-    fields |= _sent_fields(given) | model_fields(given, agent.model_settings)
-    return _with_approval_rules(replace(agent, **fields, updated_at=now, updated_by=actor.user_id), attached)
+    fields = {name: value for name in _CHANGE_ONLY if (value := getattr(patch, name)) is not None}
+    fields |= _agent_fields(patch, secrets) | model_fields(patch, agent.model_settings)
+    return _with_approval_rules(replace(agent, **fields), attached)
 
 
-def _sent_fields(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that the client sent, checked, as fields of `Agent`."""
-    fields: dict[str, Any] = {key: given[key] for key in _PLAIN if given.get(key) is not None}
-    for key in ("tags", "identity_ids"):
-        if given.get(key) is not None:
-            fields[key] = tuple(dict.fromkeys(given[key]))
-    if given.get("tool_rules") is not None:
-        fields["tool_rules"] = read_rules(given["tool_rules"])
-    if given.get("approval_policies") is not None:
-        parse_policies(given["approval_policies"])
-        fields["approval_policies"] = tuple(given["approval_policies"])
-    if given.get("approval_expiry") is not None:
-        parse_expiry(given["approval_expiry"])
-        fields["approval_expiry"] = given["approval_expiry"]
-    if given.get("fallback_models") is not None:
-        fields["fallback_models"] = read_fallbacks(given["fallback_models"])
-    if given.get("secrets") is not None:
-        fields["secrets"] = given["secrets"]
+def _agent_fields(patch: AgentPatch, secrets: Mapping[str, str] | None) -> dict[str, Any]:
+    """The fields that the client sent, checked, as fields of `Agent`; all but those that `model_fields` reads."""
+    fields = sent_fields(patch, AgentSettings)
+    if patch.tags is not None:
+        fields["tags"] = tuple(dict.fromkeys(patch.tags))
+    if patch.identity_ids is not None:
+        fields["identity_ids"] = tuple(dict.fromkeys(patch.identity_ids))
+    if patch.tool_rules is not None:
+        fields["tool_rules"] = read_rules(patch.tool_rules)
+    if patch.approval_policies is not None:
+        parse_policies(patch.approval_policies)
+        fields["approval_policies"] = tuple(patch.approval_policies)
+    if patch.approval_expiry is not None:
+        parse_expiry(patch.approval_expiry)
+        fields["approval_expiry"] = patch.approval_expiry
+    if patch.fallback_models is not None:
+        fields["fallback_models"] = read_fallbacks(patch.fallback_models)
+    if secrets is not None:
+        fields["secrets"] = secrets
     return fields
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,8 +11,32 @@ from holdfast.core.records import Actor, Archive, Passage
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.archive_store import ArchiveStore, FoundPassage, PassageSearch
+from holdfast.records.sent_fields import sent_fields
 
-_CHANGEABLE = ("name", "description")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewArchive:
+    name: str
+    description: str | None = None
+    embedding_config: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePatch:
+    """None leaves a field as it is."""
+
+    name: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPassage:
+    """A passage to add. `created_at` is the time of the addition if it is None, and in UTC if it has no time zone."""
+
+    text: str
+    tags: Sequence[str] | None = None
+    metadata: dict[str, Any] | None = None
+    created_at: datetime | None = None
 
 
 class Archives:
@@ -20,30 +44,31 @@ class Archives:
         self._store = store
         self._clock = clock
 
-    async def create(self, actor: Actor, given: Mapping[str, Any]) -> Archive:
-        archive = new_archive(actor, given["name"], self._clock.now())
-        chosen = {key: given[key] for key in ("description", "embedding_config") if given.get(key) is not None}
-        archive = replace(archive, **chosen)
+    async def create(self, actor: Actor, new: NewArchive) -> Archive:
+        archive = new_archive(actor, new, self._clock.now())
         await self._store.create(archive)
         return archive
 
-    async def change(self, actor: Actor, archive_id: str, given: Mapping[str, Any]) -> Archive:
-        fields: dict[str, Any] = {key: given[key] for key in _CHANGEABLE if given.get(key) is not None}
-        fields |= {"updated_at": self._clock.now(), "updated_by": actor.user_id}
-        return await self._store.change(actor, archive_id, lambda archive: replace(archive, **fields))
+    async def change(self, actor: Actor, archive_id: str, patch: ArchivePatch) -> Archive:
+        now, fields = self._clock.now(), sent_fields(patch, ArchivePatch)
 
-    async def add(self, actor: Actor, archive_id: str, given: Sequence[Mapping[str, Any]]) -> Sequence[Passage]:
+        def alter(archive: Archive) -> Archive:
+            return replace(archive, **fields, updated_at=now, updated_by=actor.user_id)
+
+        return await self._store.change(actor, archive_id, alter)
+
+    async def add(self, actor: Actor, archive_id: str, new: Sequence[NewPassage]) -> Sequence[Passage]:
         now = self._clock.now()
-        made = [new_passage(actor, archive_id, one, now) for one in given]
+        made = [new_passage(actor, archive_id, one, now) for one in new]
         await self._store.add(actor, archive_id, made)
         return made
 
-    async def add_for_agent(self, actor: Actor, agent_id: str, given: Mapping[str, Any]) -> Passage:
+    async def add_for_agent(self, actor: Actor, agent_id: str, new: NewPassage) -> Passage:
         """Add a passage to the agent's archive; an agent without one gets a new archive."""
         now = self._clock.now()
-        passage = new_passage(actor, "", given, now)
-        first_archive = replace(new_archive(actor, f"Archive of {agent_id}", now), made_for=agent_id)
-        return await self._store.add_for_agent(actor.org_id, agent_id, passage, first_archive)
+        passage = new_passage(actor, "", new, now)
+        archive = new_archive(actor, NewArchive(name=f"Archive of {agent_id}"), now)
+        return await self._store.add_for_agent(actor.org_id, agent_id, passage, replace(archive, made_for=agent_id))
 
     async def search(self, actor: Actor, wanted: PassageSearch) -> Sequence[FoundPassage]:
         if wanted.archive_id is not None:
@@ -51,11 +76,13 @@ class Archives:
         return await self._store.search(wanted)
 
 
-def new_archive(actor: Actor, name: str, now: datetime) -> Archive:
+def new_archive(actor: Actor, new: NewArchive, now: datetime) -> Archive:
     return Archive(
         id=new_id("archive"),
         org_id=actor.org_id,
-        name=name,
+        name=new.name,
+        description=new.description,
+        embedding_config=new.embedding_config,
         created_at=now,
         updated_at=now,
         created_by=actor.user_id,
@@ -63,17 +90,16 @@ def new_archive(actor: Actor, name: str, now: datetime) -> Archive:
     )
 
 
-def new_passage(actor: Actor, archive_id: str, given: Mapping[str, Any], now: datetime) -> Passage:
-    """A `created_at` without a time zone is taken as UTC."""
-    sent: datetime | None = given.get("created_at")
+def new_passage(actor: Actor, archive_id: str, new: NewPassage, now: datetime) -> Passage:
+    sent = new.created_at
     created_at = now if sent is None else sent if sent.tzinfo else sent.replace(tzinfo=UTC)
     return Passage(
         id=new_id("passage"),
         org_id=actor.org_id,
         archive_id=archive_id,
-        text=given["text"],
-        tags=tuple(dict.fromkeys(given.get("tags") or ())),
-        metadata=given.get("metadata"),
+        text=new.text,
+        tags=tuple(dict.fromkeys(new.tags or ())),
+        metadata=new.metadata,
         created_at=created_at,
         updated_at=now,
         created_by=actor.user_id,

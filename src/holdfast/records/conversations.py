@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,8 +14,27 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.history_store import ConversationStore
 from holdfast.ports.stores.run_store import RunStore
+from holdfast.records.sent_fields import sent_fields
 
-CHANGEABLE = ("summary", "description", "model", "model_settings", "context_window_limit")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationSettings:
+    """The fields of a conversation that are stored as they were sent. None leaves a field as it is."""
+
+    summary: str | None = None
+    description: str | None = None
+    model: str | None = None
+    model_settings: dict[str, Any] | None = None
+    context_window_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationPatch(ConversationSettings):
+    """All fields that a client may set: `hidden` only when it creates a conversation, the last two only later."""
+
+    hidden: bool | None = None
+    archived: bool | None = None
+    last_message_at: str | None = None
 
 
 class Conversations:
@@ -36,22 +54,22 @@ class Conversations:
             return await self._store.default_of(actor, agent_id)
         return await self._store.get(actor, reference)
 
-    async def create(self, actor: Actor, agent_id: str, wanted: Mapping[str, Any]) -> Conversation:
+    async def create(self, actor: Actor, agent_id: str, new: ConversationPatch) -> Conversation:
         default = await self._store.default_of(actor, agent_id)
-        conversation = self._new(actor, default, {key: wanted.get(key) for key in CHANGEABLE})
-        conversation = replace(conversation, hidden=wanted.get("hidden"))
+        conversation = self._new(actor, default, new, hidden=new.hidden)
         await self._store.create(conversation, await self._system_message(default, conversation))
         return conversation
 
     async def fork(
         self, actor: Actor, source: Conversation, *, hidden: bool | None, message_id: str | None
     ) -> Conversation:
-        kept = {key: getattr(source, key) for key in CHANGEABLE if key != "summary"}
-        new = replace(self._new(actor, source, kept), hidden=hidden)
+        new = replace(self._new(actor, source, source, hidden=hidden), summary=None)
         await self._store.fork(source, new, await self._system_message(source, new), message_id)
         return new
 
-    def _new(self, actor: Actor, like: Conversation, values: Mapping[str, Any]) -> Conversation:
+    def _new(
+        self, actor: Actor, like: Conversation, settings: ConversationSettings | Conversation, *, hidden: bool | None
+    ) -> Conversation:
         now = self._clock.now()
         return Conversation(
             id=new_id("conv"),
@@ -61,7 +79,8 @@ class Conversations:
             updated_at=now,
             created_by=actor.user_id,
             updated_by=actor.user_id,
-            **values,
+            hidden=hidden,
+            **sent_fields(settings, ConversationSettings),
         )
 
     async def _system_message(self, source: Conversation, new: Conversation) -> Message:
@@ -75,15 +94,14 @@ class Conversations:
             body=SystemBody(compile_system(snapshot.agent.system, snapshot.blocks)),
         )
 
-    async def change(self, actor: Actor, conversation: Conversation, wanted: Mapping[str, Any]) -> Conversation:
-        """A null leaves the field as it is."""
+    async def change(self, actor: Actor, conversation: Conversation, patch: ConversationPatch) -> Conversation:
         now = self._clock.now()
-        values: dict[str, Any] = {key: wanted[key] for key in CHANGEABLE if wanted.get(key) is not None}
-        if (archived := wanted.get("archived")) is not None:
-            values["archived_at"] = (conversation.archived_at or now) if archived else None
-        if (last := wanted.get("last_message_at")) is not None:
-            values["last_message_at"] = _parse_timestamp(last)
-        changed = replace(conversation, **values, updated_at=now, updated_by=actor.user_id)
+        fields = sent_fields(patch, ConversationSettings)
+        if patch.archived is not None:
+            fields["archived_at"] = (conversation.archived_at or now) if patch.archived else None
+        if patch.last_message_at is not None:
+            fields["last_message_at"] = _parse_timestamp(patch.last_message_at)
+        changed = replace(conversation, **fields, updated_at=now, updated_by=actor.user_id)
         await self._store.change(changed)
         return changed
 

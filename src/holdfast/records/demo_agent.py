@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from holdfast.core.records import Actor
+from holdfast.records.agent_patch import NewAgent
 from holdfast.records.agents import Agents
-from holdfast.records.tools import Tools
+from holdfast.records.tools import NewTool, Tools
 
 AGENT_NAME = "DemoTeller"
 TOOL_NAME = "transfer_money"
@@ -25,16 +26,16 @@ each transfer. Say what you did in one sentence."""
 
 async def make(agents: Agents, tools: Tools, actor: Actor) -> str:
     """Create the demo agent with its tool, and return the agent's id."""
-    tool = await tools.put(actor, {"source_code": SOURCE, "default_requires_approval": True})
+    tool = await tools.put(actor, NewTool(source_code=SOURCE, default_requires_approval=True))
     return await agents.create(
         actor,
-        {
-            "name": AGENT_NAME,
-            "description": "Try me: say “call transfer_money with 50 to 'Ann'”, then approve or deny it.",
-            "system": SYSTEM,
-            "model": "demo/rehearsal",
-            "tool_ids": [tool.id],
-            "include_base_tools": False,
-            "tags": ["demo"],
-        },
+        NewAgent(
+            name=AGENT_NAME,
+            description="Try me: say “call transfer_money with 50 to 'Ann'”, then approve or deny it.",
+            system=SYSTEM,
+            model="demo/rehearsal",
+            tool_ids=[tool.id],
+            include_base_tools=False,
+            tags=["demo"],
+        ),
     )

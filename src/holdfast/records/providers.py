@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from holdfast.core.errors import Conflict, Invalid, InvalidArgument, ModelError
@@ -21,19 +20,20 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.encryption import Encrypter, WrongKey
 from holdfast.ports.ids import new_id
 from holdfast.ports.model import Model
-from holdfast.ports.stores.provider_store import (
-    CREDENTIALS,
-    OPTIONS,
-    Blueprint,
-    ProviderFactory,
-    ProviderStore,
-)
+from holdfast.ports.stores.provider_store import Blueprint, ProviderFactory, ProviderStore
 
 MAX_PROVIDERS = 200  # of one organisation
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _OPTION = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
-Given = Mapping[str, Any]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderPatch:
+    """What a client sent about a provider. What it left out, or sent empty, stays as it is."""
+
+    base_url: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Providers:
@@ -45,10 +45,9 @@ class Providers:
         self._encrypter = encrypter
         self._clock = clock
 
-    async def create(self, actor: Actor, given: Given) -> Provider:
-        name = str(given["name"])
+    async def create(self, actor: Actor, name: str, provider_type: str, patch: ProviderPatch) -> Provider:
         self._check_name(name)
-        blueprint = _blueprint(given, Blueprint(type=str(given["provider_type"]), name=name))
+        blueprint = _blueprint(patch, Blueprint(type=provider_type, name=name))
         models = await list_or_none(self._factory.make(blueprint))
         now = self._clock.now()
         provider = Provider(
@@ -68,15 +67,12 @@ class Providers:
         await self._store.create(provider, _with_provider_id(provider, models or ()), MAX_PROVIDERS)
         return provider
 
-    async def change(self, actor: Actor, provider_id: str, given: Given) -> Provider:
+    async def change(self, actor: Actor, provider_id: str, patch: ProviderPatch) -> Provider:
         before = await self._store.get(actor, provider_id)
-        current = self._blueprint_of(before, has_new_key=bool(given.get("api_key")))
-        blueprint = _blueprint(given, current)
-        if (
-            current.credentials
-            and _origin(blueprint.base_url) != _origin(current.base_url)
-            and not given.get("api_key")
-        ):
+        has_new_key = "api_key" in patch.credentials
+        current = self._blueprint_of(before, has_new_key=has_new_key)
+        blueprint = _blueprint(patch, current)
+        if current.credentials and _origin(blueprint.base_url) != _origin(current.base_url) and not has_new_key:
             raise Invalid("A new base_url needs the key again: a stored key is not sent to another place.")
         models = await list_or_none(self._factory.make(blueprint))
         now = self._clock.now()
@@ -100,9 +96,9 @@ class Providers:
         await self._store.discovered(provider, _with_provider_id(provider, models), now)
         return replace(provider, refreshed_at=now)
 
-    async def check_new(self, given: Given) -> str:
+    async def check_new(self, provider_type: str, patch: ProviderPatch) -> str:
         """The provider's type, if the vendor accepts the credentials. Raises `ModelError` if not."""
-        blueprint = _blueprint(given, Blueprint(type=str(given["provider_type"]), name=str(given["provider_type"])))
+        blueprint = _blueprint(patch, Blueprint(type=provider_type, name=provider_type))
         await self._factory.make(blueprint).list_models()
         return blueprint.type
 
@@ -146,18 +142,15 @@ async def list_or_none(model: Model) -> Sequence[ModelInfo] | None:
         return None
 
 
-def _blueprint(given: Given, before: Blueprint) -> Blueprint:
-    """`before` with the fields that the client sent; a null leaves a field as it is."""
-    base_url = before.base_url
-    if given.get("base_url"):
-        base_url = _checked_url(str(given["base_url"]).rstrip("/"))
-    options = {key: _option(key, str(given[key])) for key in OPTIONS if given.get(key)}
-    credentials = {key: str(given[key]) for key in CREDENTIALS if given.get(key)}
+def _blueprint(patch: ProviderPatch, before: Blueprint) -> Blueprint:
+    """`before` with what the client sent."""
+    base_url = _checked_url(patch.base_url.rstrip("/")) if patch.base_url else before.base_url
+    options = {key: _option(key, text) for key, text in patch.options.items()}
     return replace(
         before,
         base_url=base_url,
         options={**before.options, **options},
-        credentials={**before.credentials, **credentials},
+        credentials={**before.credentials, **patch.credentials},
     )
 
 

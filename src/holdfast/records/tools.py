@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from holdfast.core.approvals.expiry import parse_expiry
 from holdfast.core.errors import Conflict, Invalid, NotFound
-from holdfast.core.records import Actor, Tool
+from holdfast.core.records import Actor, Json, Tool
+from holdfast.core.state import OnUnknown
 from holdfast.core.tools.tool_limits import own_limits
 from holdfast.core.tools.tool_schemas import check_tool_schema
 from holdfast.ports.clock import Clock
@@ -24,18 +25,39 @@ from holdfast.ports.paging import Page
 from holdfast.ports.schema_reader import SchemaReader
 from holdfast.ports.stores.tool_store import ToolFilter, ToolStore
 from holdfast.records.base_tools import BASE_TOOLS, base_tools_for
+from holdfast.records.sent_fields import sent_fields
 from holdfast.records.tool_search import MAX_TOOLS, ToolMatch, best
 
 CUSTOM = "custom"
 DEFAULT_SOURCE_TYPE = "json"  # clients expect this when they sent none
 
-_SERVER_FIELDS = frozenset(
-    {"id", "org_id", "name", "tool_type", "created_at", "updated_at", "created_by", "updated_by", "mcp"}
-)
-_SETTABLE = frozenset(f.name for f in fields(Tool)) - _SERVER_FIELDS
-_LISTS = ("tags", "pip_requirements", "npm_requirements")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SCHEMA_SOURCES = ("source_code", "json_schema", "args_json_schema")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPatch:
+    """The fields of a tool that a client may set. None leaves a field as it is."""
+
+    source_code: str | None = None
+    source_type: str | None = None
+    json_schema: dict[str, Any] | None = None
+    args_json_schema: dict[str, Any] | None = None
+    description: str | None = None
+    tags: Sequence[str] | None = None
+    default_requires_approval: bool | None = None
+    approval_expiry: dict[str, Any] | None = None
+    on_unknown: OnUnknown | None = None
+    enable_parallel_execution: bool | None = None
+    return_char_limit: int | None = None
+    pip_requirements: Sequence[Json] | None = None
+    npm_requirements: Sequence[Json] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTool(ToolPatch):
+    source_code: str
 
 
 class Tools:
@@ -45,17 +67,17 @@ class Tools:
         self._clock = clock
         self._parse_lock = asyncio.Semaphore(1)  # one source at a time: parsing keeps one processor busy
 
-    async def put(self, actor: Actor, given: Mapping[str, Any]) -> Tool:
+    async def put(self, actor: Actor, new: NewTool) -> Tool:
         """Create a tool. An existing tool from source with the same name is replaced and keeps its id."""
-        schema = await self._schema_for(given)
-        tool_fields = _with_schema(_settable(given), schema)
-        new = _new_tool(actor, schema["name"], tool_fields, self._clock.now())
-        return await self._store.put(new, partial(_replacement, new, tool_fields))
+        schema = await self._schema_for(new, None)
+        tool_fields = _with_schema(_tool_fields(new), schema)
+        tool = _new_tool(actor, schema["name"], tool_fields, self._clock.now())
+        return await self._store.put(tool, partial(_replacement, tool, tool_fields))
 
-    async def change(self, actor: Actor, tool_id: str, given: Mapping[str, Any]) -> Tool:
+    async def change(self, actor: Actor, tool_id: str, patch: ToolPatch) -> Tool:
         """The source is parsed before the transaction, because parsing inside it would block all other writes. If the
         tool is changed in between, the source is parsed again."""
-        alter = partial(changed_tool, self._schemas, actor, given, self._clock.now())
+        alter = partial(changed_tool, self._schemas, actor, patch, self._clock.now())
         before = await self._store.get(actor, tool_id)
         async with self._parse_lock:
             after = await asyncio.to_thread(alter, before)
@@ -71,14 +93,15 @@ class Tools:
         names = [tool.name for tool in BASE_TOOLS]
         return await self._store.ensure(base_tools_for(actor, names, self._clock.now()))
 
-    async def from_source(self, actor: Actor, given: Mapping[str, Any]) -> Tool:
-        """The tool that a request would create; it is not stored."""
-        schema = await self._schema_for(given)
-        return _new_tool(actor, schema["name"], _with_schema(_settable(given), schema), self._clock.now())
+    async def from_source(self, actor: Actor, new: NewTool, function_name: str | None = None) -> Tool:
+        """The tool that a request would create; it is not stored. `function_name` is the function to take if the source
+        has several."""
+        schema = await self._schema_for(new, function_name)
+        return _new_tool(actor, schema["name"], _with_schema(_tool_fields(new), schema), self._clock.now())
 
-    async def _schema_for(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    async def _schema_for(self, new: NewTool, function_name: str | None) -> dict[str, Any]:
         async with self._parse_lock:
-            return await asyncio.to_thread(schema_for, self._schemas, given["source_code"], given)
+            return await asyncio.to_thread(schema_for, self._schemas, new, function_name)
 
     async def search(self, actor: Actor, wanted: ToolFilter, query: str | None, limit: int) -> Sequence[ToolMatch]:
         """Tools that match the query, the best match first; without a query, the newest tools."""
@@ -97,30 +120,32 @@ def _replacement(new: Tool, tool_fields: Mapping[str, Any], existing: Tool) -> T
     return replace(existing, **tool_fields, updated_at=new.updated_at, updated_by=new.updated_by)
 
 
-def changed_tool(reader: SchemaReader, actor: Actor, given: Mapping[str, Any], now: datetime, tool: Tool) -> Tool:
-    """The tool after a change. A null leaves the field as it is. A new source or schema is parsed again, and may rename
-    the tool as long as no agent has it (the store checks that)."""
-    chosen = _settable(given)
-    new = {key: chosen[key] for key in _SCHEMA_SOURCES if key in chosen and chosen[key] != getattr(tool, key)}
-    name = tool.name
-    if new and tool.tool_type != CUSTOM:
-        raise Invalid(f"{tool.name} was not made from source: its source and schema cannot be changed.")
-    if new:
-        source_fields = {"args_json_schema": tool.args_json_schema, "source_type": tool.source_type, **chosen}
-        if "source_code" in new and "args_json_schema" not in new:
-            source_fields.pop("args_json_schema")
-        schema = schema_for(reader, chosen.get("source_code", tool.source_code or ""), source_fields)
+def changed_tool(reader: SchemaReader, actor: Actor, patch: ToolPatch, now: datetime, tool: Tool) -> Tool:
+    """The tool after a change. A new source or schema is parsed again, and may rename the tool as long as no agent has
+    it (the store checks that)."""
+    chosen, name = _tool_fields(patch), tool.name
+    if new := {key for key in _SCHEMA_SOURCES if key in chosen and chosen[key] != getattr(tool, key)}:
+        if tool.tool_type != CUSTOM:
+            raise Invalid(f"{tool.name} was not made from source: its source and schema cannot be changed.")
+        stale_args = "source_code" in new and "args_json_schema" not in new
+        source = NewTool(
+            source_code=chosen.get("source_code", tool.source_code or ""),
+            source_type=chosen.get("source_type", tool.source_type),
+            json_schema=patch.json_schema,
+            args_json_schema=None if stale_args else chosen.get("args_json_schema", tool.args_json_schema),
+            description=patch.description,
+        )
+        schema = schema_for(reader, source)
         chosen, name = _with_schema(chosen, schema), schema["name"]
-    elif "description" in chosen and tool.json_schema:  # the model reads the one in the schema
-        chosen["json_schema"] = {**tool.json_schema, "description": chosen["description"]}
+    elif patch.description is not None and tool.json_schema:  # the model reads the one in the schema
+        chosen["json_schema"] = {**tool.json_schema, "description": patch.description}
     return replace(tool, **chosen, name=name, updated_at=now, updated_by=actor.user_id)
 
 
-def _settable(given: Mapping[str, Any]) -> dict[str, Any]:
-    chosen = {key: value for key, value in given.items() if key in _SETTABLE and value is not None}
-    parse_expiry(chosen.get("approval_expiry"))
-    own_limits(chosen.get("metadata"))
-    return chosen | {key: tuple(chosen[key]) for key in _LISTS if key in chosen}
+def _tool_fields(patch: ToolPatch) -> dict[str, Any]:
+    parse_expiry(patch.approval_expiry)
+    own_limits(patch.metadata)
+    return sent_fields(patch, ToolPatch)
 
 
 def _with_schema(chosen: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -144,25 +169,24 @@ def _new_tool(actor: Actor, name: str, tool_fields: dict[str, Any], now: datetim
 # ---- schema -------------------------------------------------------------------------------------------------
 
 
-def schema_for(reader: SchemaReader, source: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def schema_for(reader: SchemaReader, new: NewTool, function_name: str | None = None) -> dict[str, Any]:
     """The tool's schema: `{"name", "description", "parameters"}`. Raises `Invalid`, which says what to change.
 
     A `json_schema` in the request wins; then `args_json_schema` with the function in the source; then the source."""
-    schema = _schema_for(reader, source, given)
+    schema = _schema_for(reader, new, function_name)
     check_tool_schema(schema)
     return schema
 
 
-def _schema_for(reader: SchemaReader, source: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    description: str | None = given.get("description")
-    if given.get("json_schema"):
-        return _as_sent(reader, given["json_schema"], source, description)
-    if given.get("source_type") in ("typescript", "ts"):
+def _schema_for(reader: SchemaReader, new: NewTool, function_name: str | None) -> dict[str, Any]:
+    if new.json_schema:
+        return _as_sent(reader, new.json_schema, new.source_code, new.description)
+    if new.source_type in ("typescript", "ts"):
         raise Invalid("A TypeScript tool needs a json_schema: only Python sources are read for one.")
-    if given.get("args_json_schema"):
-        name, docstring = reader.function_in(source)
-        return reader.from_args(name, description or docstring or name, given["args_json_schema"])
-    return reader.from_source(source, name=given.get("name"), description=description)
+    if new.args_json_schema:
+        name, docstring = reader.function_in(new.source_code)
+        return reader.from_args(name, new.description or docstring or name, new.args_json_schema)
+    return reader.from_source(new.source_code, name=function_name, description=new.description)
 
 
 def _as_sent(reader: SchemaReader, sent: Mapping[str, Any], source: str, description: str | None) -> dict[str, Any]:

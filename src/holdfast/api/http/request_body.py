@@ -1,14 +1,14 @@
-"""Read JSON request bodies: parse them with orjson, enforce their limits, validate them with a pydantic model."""
+"""Read JSON request bodies: parse them with orjson, enforce their limits, validate them with pydantic."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import orjson
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from holdfast.api.http.body_size import LARGE_BODY_BYTES, body_error, reject_deep_or_long, reject_too_many_values
 
@@ -51,25 +51,20 @@ def _holds_nul(value: Any) -> bool:
 
 
 class RequestBody(BaseModel):
-    """The base of all request bodies: unknown fields are ignored."""
+    """The base of request bodies that are pydantic models: unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", protected_namespaces=())
 
-    def given(self) -> dict[str, Any]:
-        """The fields that the client sent, by name, without the ones it left out."""
-        return self.model_dump(exclude_unset=True)
 
+def body_of(shape: type[Any]) -> Any:
+    """A dependency that reads the request's body as this class: a `RequestBody`, or a dataclass of `records` whose
+    fields have limits added. Both ignore unknown fields."""
+    adapter = TypeAdapter(shape)
 
-B = TypeVar("B", bound=RequestBody)
-
-
-def body_of(model: type[B]) -> Any:
-    """A dependency that reads the request's body as this model."""
-
-    async def read(request: Request) -> B:
+    async def read(request: Request) -> Any:
         data = await json_body(request)
         try:
-            return model.model_validate(data)
+            return adapter.validate_python(data)
         except ValidationError as error:
             errors = error.errors(include_url=False, include_context=False, include_input=False)
             raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors]) from error

@@ -7,7 +7,7 @@ rules exist and make sense.
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -24,11 +24,11 @@ from holdfast.api.http.limits import (
     at_most,
 )
 from holdfast.api.http.parameters import MAX_INT32
-from holdfast.api.http.request_body import RequestBody
 from holdfast.api.requests.context_bodies import BudgetIn, CompactionIn
 from holdfast.api.requests.message_bodies import MessageIn
-from holdfast.api.routes.blocks import NewBlock
-from holdfast.core.lifecycle import StopReason
+from holdfast.api.routes.blocks import NewBlockIn
+from holdfast.core.conversation.messages import Draft
+from holdfast.records.agent_patch import AgentPatch, NewAgent
 
 AgentType = Literal[
     "memgpt_agent",
@@ -87,61 +87,38 @@ Variables = Annotated[dict[VariableName, VariableValue], FewEntries]
 Rules = Annotated[list[dict[str, Any]], at_most(MAX_RULES)]
 
 
-class ChangedAgent(RequestBody):
-    """Every field of an agent that a client may set. A field that is left out, or null, is not changed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPatchIn(AgentPatch):
+    """Only the fields whose form is limited; the others are in `records.agent_patch`."""
 
     name: Name | None = None
-    system: str | None = None
-    description: str | None = None
-    metadata: dict[str, Any] | None = None
     tags: Names | None = None
-    model: str | None = None
-    model_settings: dict[str, Any] | None = None
-    fallback_models: Annotated[list[str | dict[str, Any]], at_most(MAX_NAMES)] | None = None  # Holdfast's own
-    llm_config: dict[str, Any] | None = None
+    identity_ids: Names | None = None
+    fallback_models: Annotated[list[str | dict[str, Any]], at_most(MAX_NAMES)] | None = None
     context_window_limit: Count | None = None
     max_tokens: Count | None = None
-    parallel_tool_calls: bool | None = None
-    response_format: dict[str, Any] | None = None
     embedding: EmbeddingHandle | None = None
-    embedding_config: dict[str, Any] | None = None
     compaction_settings: CompactionIn | None = None
-    budget: BudgetIn | None = None  # Holdfast's own: the limits of each run
+    budget: BudgetIn | None = None
     tool_ids: Names | None = None
     tool_rules: Rules | None = None
     approval_policies: Rules | None = None
-    approval_expiry: dict[str, Any] | None = None
     block_ids: Names | None = None
     message_ids: Annotated[list[str], at_most(MAX_MESSAGE_IDS)] | None = None
     secrets: Variables | None = None
     tool_exec_environment_variables: Variables | None = None
-    identity_ids: Names | None = None
-    timezone: str | None = None
-    hidden: bool | None = None
-    message_buffer_autoclear: bool | None = None
-    enable_sleeptime: bool | None = None
     max_files_open: Count | None = None
     per_file_view_window_char_limit: Count | None = None
-    project_id: str | None = None
-    template_id: str | None = None
-    base_template_id: str | None = None
-    last_stop_reason: StopReason | None = None
-    last_run_completion: datetime | None = None
     last_run_duration_ms: Annotated[int, Field(ge=0, le=MAX_INT32)] | None = None
 
 
-class NewAgent(ChangedAgent):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAgentIn(AgentPatchIn, NewAgent):
     agent_type: AgentType | None = None
     tools: Names | None = None
-    memory_blocks: Annotated[list[NewBlock], at_most(MAX_NAMES)] | None = None
+    memory_blocks: Annotated[list[NewBlockIn], at_most(MAX_NAMES)] | None = None
     initial_message_sequence: Annotated[list[MessageIn], at_most(MAX_MESSAGES)] | None = None
-    include_base_tools: bool = True
-    enable_reasoner: bool | None = None
     max_reasoning_tokens: Count | None = None
 
-    def given(self) -> dict[str, Any]:
-        """The initial messages become drafts, as in a message request."""
-        given = super().given()
-        if self.initial_message_sequence:
-            given["initial_message_sequence"] = [message.draft() for message in self.initial_message_sequence]
-        return given
+    def first_messages(self) -> list[Draft]:
+        return [message.draft() for message in self.initial_message_sequence or ()]

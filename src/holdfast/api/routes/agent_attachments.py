@@ -23,7 +23,7 @@ from holdfast.api.http.request_body import RequestBody, body_of
 from holdfast.api.responses.agent_json import memory_json
 from holdfast.api.responses.agent_responses import agent_response
 from holdfast.api.responses.tool_and_block_json import block_json, tool_json
-from holdfast.api.routes.blocks import ChangedBlock
+from holdfast.api.routes.blocks import BlockPatchIn
 from holdfast.api.services import Services
 from holdfast.core.records import Actor
 from holdfast.ports.paging import Page
@@ -133,6 +133,6 @@ async def modify_core_memory_block(
     actor: ActorDep,
     agent_id: AgentId,
     block_label: str,
-    body: Annotated[ChangedBlock, body_of(ChangedBlock)],
+    body: Annotated[BlockPatchIn, body_of(BlockPatchIn)],
 ) -> JsonResponse:
-    return JsonResponse(block_json(await services.blocks.change_by_label(actor, agent_id, block_label, body.given())))
+    return JsonResponse(block_json(await services.blocks.change_by_label(actor, agent_id, block_label, body)))

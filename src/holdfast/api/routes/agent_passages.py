@@ -12,7 +12,7 @@ from holdfast.api.http.lazy_routes import lazy_router
 from holdfast.api.http.limits import QueryNames, SearchText
 from holdfast.api.http.parameters import ActorDep, AgentId, ArchiveId, PassageId, ServicesDep, in_utc
 from holdfast.api.http.request_body import body_of
-from holdfast.api.routes.archives import NewPassage, passage_json
+from holdfast.api.routes.archives import NewPassageIn, passage_json
 from holdfast.core.conversation.wire_messages import date_text
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.archive_store import PassageSearch
@@ -38,10 +38,10 @@ async def list_passages(
 
 @router.post("/archival-memory")
 async def create_passage(
-    services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: Annotated[NewPassage, body_of(NewPassage)]
+    services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: Annotated[NewPassageIn, body_of(NewPassageIn)]
 ) -> JsonResponse:
     """The response is a list with one passage: clients expect that a text may be split into several."""
-    return JsonResponse([passage_json(await services.archives.add_for_agent(actor, agent_id, body.given()))])
+    return JsonResponse([passage_json(await services.archives.add_for_agent(actor, agent_id, body))])
 
 
 @router.get("/archival-memory/search")

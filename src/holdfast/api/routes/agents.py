@@ -15,7 +15,7 @@ from holdfast.api.http.lazy_routes import lazy_router
 from holdfast.api.http.limits import QueryNames
 from holdfast.api.http.parameters import BY_TIME, ActorDep, AgentId, ServicesDep, check_order_by, page
 from holdfast.api.http.request_body import body_of
-from holdfast.api.requests.agent_bodies import ChangedAgent, NewAgent
+from holdfast.api.requests.agent_bodies import AgentPatchIn, NewAgentIn
 from holdfast.api.requests.agent_includes import Included
 from holdfast.api.responses.agent_responses import agent_response, agents_response
 from holdfast.api.turns.cancel import CancelIn, cancel_runs
@@ -80,9 +80,9 @@ async def list_agents(
 
 @router.post("")
 async def create_agent(
-    services: ServicesDep, actor: ActorDep, body: Annotated[NewAgent, body_of(NewAgent)]
+    services: ServicesDep, actor: ActorDep, body: Annotated[NewAgentIn, body_of(NewAgentIn)]
 ) -> JsonResponse:
-    return await agent_response(services, actor, await services.agents.create(actor, body.given()))
+    return await agent_response(services, actor, await services.agents.create(actor, body, body.first_messages()))
 
 
 @router.get("/count")
@@ -97,9 +97,9 @@ async def retrieve_agent(services: ServicesDep, actor: ActorDep, agent_id: Agent
 
 @router.patch("/{agent_id}")
 async def modify_agent(
-    services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: Annotated[ChangedAgent, body_of(ChangedAgent)]
+    services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: Annotated[AgentPatchIn, body_of(AgentPatchIn)]
 ) -> JsonResponse:
-    await services.agents.change(actor, agent_id, body.given())
+    await services.agents.change(actor, agent_id, body)
     return await agent_response(services, actor, agent_id)
 
 

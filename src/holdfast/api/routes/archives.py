@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -19,34 +20,34 @@ from holdfast.core.records import Archive, Passage
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.agent_store import AgentFilter
 from holdfast.ports.stores.archive_store import PassageSearch
+from holdfast.records.archives import ArchivePatch, NewArchive, NewPassage
 
 router = lazy_router("/v1", "archives")
 
+Name = Annotated[str, Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000)]
 Tags = Annotated[list[str], at_most(100)]
 
 
-class NewArchive(RequestBody):
-    name: Annotated[str, Field(min_length=1)]
-    description: str | None = None
-    embedding: str | None = None
-    embedding_config: dict[str, Any] | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewArchiveIn(NewArchive):
+    name: Name
+    embedding: str | None = None  # not used yet
 
 
-class ChangedArchive(RequestBody):
-    name: Annotated[str, Field(min_length=1)] | None = None
-    description: str | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePatchIn(ArchivePatch):
+    name: Name | None = None
 
 
-class NewPassage(RequestBody):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPassageIn(NewPassage):
     text: Text
     tags: Tags | None = None
-    metadata: dict[str, Any] | None = None
-    created_at: datetime | None = None
 
 
-class NewPassages(RequestBody):
-    passages: Annotated[list[NewPassage], at_most(1000)]
+class NewPassagesIn(RequestBody):
+    passages: Annotated[list[NewPassageIn], at_most(1000)]
 
 
 class Search(RequestBody):
@@ -77,9 +78,9 @@ async def list_archives(
 
 @router.post("/archives")
 async def create_archive(
-    services: ServicesDep, actor: ActorDep, body: Annotated[NewArchive, body_of(NewArchive)]
+    services: ServicesDep, actor: ActorDep, body: Annotated[NewArchiveIn, body_of(NewArchiveIn)]
 ) -> JsonResponse:
-    return JsonResponse(archive_json(await services.archives.create(actor, body.given())))
+    return JsonResponse(archive_json(await services.archives.create(actor, body)))
 
 
 @router.get("/archives/{archive_id}")
@@ -92,9 +93,9 @@ async def modify_archive(
     services: ServicesDep,
     actor: ActorDep,
     archive_id: ArchiveId,
-    body: Annotated[ChangedArchive, body_of(ChangedArchive)],
+    body: Annotated[ArchivePatchIn, body_of(ArchivePatchIn)],
 ) -> JsonResponse:
-    return JsonResponse(archive_json(await services.archives.change(actor, archive_id, body.given())))
+    return JsonResponse(archive_json(await services.archives.change(actor, archive_id, body)))
 
 
 @router.delete("/archives/{archive_id}", status_code=204)
@@ -117,17 +118,20 @@ async def list_agents_for_archive(
 
 @router.post("/archives/{archive_id}/passages")
 async def create_passage_in_archive(
-    services: ServicesDep, actor: ActorDep, archive_id: ArchiveId, body: Annotated[NewPassage, body_of(NewPassage)]
+    services: ServicesDep, actor: ActorDep, archive_id: ArchiveId, body: Annotated[NewPassageIn, body_of(NewPassageIn)]
 ) -> JsonResponse:
-    [made] = await services.archives.add(actor, archive_id, [body.given()])
+    [made] = await services.archives.add(actor, archive_id, [body])
     return JsonResponse(passage_json(made))
 
 
 @router.post("/archives/{archive_id}/passages/batch")
 async def create_passages_in_archive(
-    services: ServicesDep, actor: ActorDep, archive_id: ArchiveId, body: Annotated[NewPassages, body_of(NewPassages)]
+    services: ServicesDep,
+    actor: ActorDep,
+    archive_id: ArchiveId,
+    body: Annotated[NewPassagesIn, body_of(NewPassagesIn)],
 ) -> JsonResponse:
-    made = await services.archives.add(actor, archive_id, [one.given() for one in body.passages])
+    made = await services.archives.add(actor, archive_id, body.passages)
     return JsonResponse([passage_json(passage) for passage in made])
 
 

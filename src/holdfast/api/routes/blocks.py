@@ -5,7 +5,8 @@ The routes for the blocks of one agent are in `api.routes.agent_attachments`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 from fastapi import Depends, Query
 from pydantic import Field
@@ -14,42 +15,31 @@ from holdfast.api.http.json_response import JsonResponse
 from holdfast.api.http.lazy_routes import lazy_router
 from holdfast.api.http.limits import MAX_NAMES, Names, QueryNames, at_most
 from holdfast.api.http.parameters import MAX_INT32, ActorDep, BlockId, ServicesDep, check_order_by, page
-from holdfast.api.http.request_body import RequestBody, body_of
+from holdfast.api.http.request_body import body_of
 from holdfast.api.requests.agent_includes import Included
 from holdfast.api.responses.agent_responses import agents_response
 from holdfast.api.responses.tool_and_block_json import block_json
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.agent_store import AgentFilter
 from holdfast.ports.stores.block_store import BlockFilter
+from holdfast.records.blocks import BlockPatch, NewBlock
 
 router = lazy_router("/v1/blocks", "blocks")
 
+Label = Annotated[str, Field(min_length=1)]
 AgentCount = Annotated[int, Query(ge=-1, le=MAX_INT32)]  # how many agents a block is attached to
 
 
-class ChangedBlock(RequestBody):
-    """Every field of a block that a client may set. A field that is left out, or null, is not changed."""
-
-    label: str | None = Field(None, min_length=1)
-    value: str | None = None
-    limit: int | None = Field(None, ge=0, le=MAX_INT32)
-    description: str | None = None
-    read_only: bool | None = None
-    hidden: bool | None = None
-    is_template: bool | None = None
-    metadata: dict[str, Any] | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockPatchIn(BlockPatch):
+    label: Label | None = None
+    limit: Annotated[int, Field(ge=0, le=MAX_INT32)] | None = None
     tags: Names | None = None
-    project_id: str | None = None
-    template_name: str | None = None
-    template_id: str | None = None
-    base_template_id: str | None = None
-    deployment_id: str | None = None
-    entity_id: str | None = None
-    preserve_on_migration: bool | None = None
 
 
-class NewBlock(ChangedBlock):
-    label: str = Field(min_length=1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBlockIn(BlockPatchIn, NewBlock):
+    label: Label
     value: str
 
 
@@ -96,9 +86,9 @@ async def list_blocks(
 
 @router.post("")
 async def create_block(
-    services: ServicesDep, actor: ActorDep, body: Annotated[NewBlock, body_of(NewBlock)]
+    services: ServicesDep, actor: ActorDep, body: Annotated[NewBlockIn, body_of(NewBlockIn)]
 ) -> JsonResponse:
-    return JsonResponse(block_json(await services.blocks.create(actor, body.given())))
+    return JsonResponse(block_json(await services.blocks.create(actor, body)))
 
 
 @router.get("/count")
@@ -113,9 +103,9 @@ async def retrieve_block(services: ServicesDep, actor: ActorDep, block_id: Block
 
 @router.patch("/{block_id}")
 async def modify_block(
-    services: ServicesDep, actor: ActorDep, block_id: BlockId, body: Annotated[ChangedBlock, body_of(ChangedBlock)]
+    services: ServicesDep, actor: ActorDep, block_id: BlockId, body: Annotated[BlockPatchIn, body_of(BlockPatchIn)]
 ) -> JsonResponse:
-    return JsonResponse(block_json(await services.blocks.change(actor, block_id, body.given())))
+    return JsonResponse(block_json(await services.blocks.change(actor, block_id, body)))
 
 
 @router.delete("/{block_id}")

@@ -6,7 +6,7 @@ or body; or an agent's id, which means that agent's default conversation.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Path, Query
@@ -27,7 +27,7 @@ from holdfast.api.http.parameters import (
     id_pattern,
     page,
 )
-from holdfast.api.http.request_body import JsonBody, RequestBody, body_of
+from holdfast.api.http.request_body import JsonBody, body_of
 from holdfast.api.requests.context_bodies import CompactionForm
 from holdfast.api.requests.message_bodies import SendBody
 from holdfast.api.responses import message_lists
@@ -43,6 +43,7 @@ from holdfast.core.model_settings import check_settings
 from holdfast.core.records import Actor
 from holdfast.ports.paging import Page
 from holdfast.records.agent_model import check_handle
+from holdfast.records.conversations import ConversationPatch
 
 router = lazy_router("/v1/conversations")
 
@@ -71,15 +72,10 @@ async def list_conversations(
     return JsonResponse([conversation_json(conversation) for conversation in found])
 
 
-class ConversationIn(RequestBody):
-    """The fields that a client may set; `_check_model` checks the three that choose a model."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationIn(ConversationPatch):
+    """`_check_model` checks the three fields that choose a model."""
 
-    summary: str | None = None
-    description: str | None = None
-    hidden: bool | None = None
-    archived: bool | None = None
-    last_message_at: str | None = None
-    model: str | None = None
     model_settings: Any = None
     context_window_limit: Any = None
 
@@ -87,14 +83,14 @@ class ConversationIn(RequestBody):
 ConversationBody = Annotated[ConversationIn, body_of(ConversationIn)]
 
 
-async def _check_model(services: Services, actor: Actor, body: dict[str, Any]) -> None:
+async def _check_model(services: Services, actor: Actor, body: ConversationIn) -> None:
     """Reject a model that does not exist, and settings or a context window that are invalid."""
-    if body.get("model") is not None:
-        await check_handle(services.models, str(body["model"]), actor.org_id)
-    if not isinstance(body.get("model_settings"), dict | None):
+    if body.model is not None:
+        await check_handle(services.models, body.model, actor.org_id)
+    if not isinstance(body.model_settings, dict | None):
         raise InvalidArgument("model_settings must be an object")
-    check_settings(body.get("model_settings") or {})
-    window = body.get("context_window_limit")
+    check_settings(body.model_settings or {})
+    window = body.context_window_limit
     if window is not None and (type(window) is not int or not 0 < window <= MAX_INT32):
         raise InvalidArgument(f"context_window_limit must be a number of tokens up to {MAX_INT32}, or null")
 
@@ -106,8 +102,8 @@ async def create(
     body: ConversationBody,
     agent_id: Annotated[str, Query(pattern=id_pattern("agent"))],
 ) -> JsonResponse:
-    await _check_model(services, actor, body.given())
-    return JsonResponse(conversation_json(await services.conversations.create(actor, agent_id, body.given())))
+    await _check_model(services, actor, body)
+    return JsonResponse(conversation_json(await services.conversations.create(actor, agent_id, body)))
 
 
 @router.get("/{conversation_id}")
@@ -121,8 +117,8 @@ async def change(
     services: ServicesDep, actor: ActorDep, conversation_id: OwnId, body: ConversationBody
 ) -> JsonResponse:
     conversation = await services.conversations.find(actor, conversation_id)
-    await _check_model(services, actor, body.given())
-    return JsonResponse(conversation_json(await services.conversations.change(actor, conversation, body.given())))
+    await _check_model(services, actor, body)
+    return JsonResponse(conversation_json(await services.conversations.change(actor, conversation, body)))
 
 
 @router.delete("/{conversation_id}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -14,31 +15,34 @@ from holdfast.api.http.request_body import body_of
 from holdfast.api.responses.mcp_connect_stream import connection_events, sse_response
 from holdfast.api.responses.mcp_json import mcp_server_json, offered_json, refreshed_json
 from holdfast.api.responses.tool_and_block_json import tool_json
-from holdfast.api.routes.mcp_servers import Config, SecretsOfAgent
+from holdfast.api.routes.mcp_servers import McpServerConfigIn, SecretsOfAgent
 from holdfast.api.routes.tool_runs import ToolRun, execution_json
 from holdfast.api.services import Services
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Actor, McpServer, Tool
+from holdfast.records.mcp.mcp_servers import McpServerConfig
+from holdfast.records.sent_fields import sent_fields
 
 router = lazy_router("/v1/tools/mcp/servers", "mcp")
 
 
-class FlatServer(Config):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatServer(McpServerConfigIn):
     """Name, type and configuration in one object; the fields of a stdio server may be inside `stdio_config`."""
 
     server_name: str | None = None
     type: str | None = None
-    stdio_config: Config | None = None
+    stdio_config: McpServerConfigIn | None = None
 
-    def config(self) -> dict[str, Any]:
-        inner = self.stdio_config.given() if self.stdio_config else {}
-        given = {**inner, **self.given()}
+    def config(self) -> McpServerConfig:
+        inner = sent_fields(self.stdio_config, McpServerConfig) if self.stdio_config else {}
         kind = self.mcp_server_type or self.type or ("stdio" if self.stdio_config else None)
-        return {**given, "mcp_server_type": kind}
+        return McpServerConfig(**inner | sent_fields(self, McpServerConfig) | {"mcp_server_type": kind})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NamedServer(FlatServer):
-    server_name: str = Field(min_length=1)
+    server_name: Annotated[str, Field(min_length=1)]
 
 
 def flat_json(server: McpServer) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Path, Query
@@ -17,6 +18,7 @@ from holdfast.api.responses.mcp_connect_stream import connection_events, sse_res
 from holdfast.api.responses.mcp_json import mcp_server_json, refreshed_json
 from holdfast.api.responses.tool_and_block_json import tool_json
 from holdfast.api.routes.tool_runs import ToolRun, execution_json
+from holdfast.records.mcp.mcp_servers import McpServerConfig
 
 router = lazy_router("/v1/mcp-servers", "mcp-servers")
 
@@ -36,27 +38,25 @@ async def _secrets_of_agent(
 SecretsOfAgent = Annotated[Values, Depends(_secrets_of_agent)]
 
 
-class Config(RequestBody):
-    """The fields of all three types of server; `records.mcp.mcp_servers` decides which of them apply."""
-
-    mcp_server_type: str | None = None
-    server_url: str | None = Field(None, max_length=4000)
-    auth_header: str | None = Field(None, max_length=200)
-    auth_token: str | None = Field(None, max_length=16_000)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerConfigIn(McpServerConfig):
+    server_url: Annotated[str, Field(max_length=4000)] | None = None
+    auth_header: Annotated[str, Field(max_length=200)] | None = None
+    auth_token: Annotated[str, Field(max_length=16_000)] | None = None
     custom_headers: Annotated[Values, Field(max_length=100)] | None = None
-    command: str | None = Field(None, max_length=4000)
+    command: Annotated[str, Field(max_length=4000)] | None = None
     args: Names | None = None
     env: Values | None = None
 
 
 class NewServer(RequestBody):
     server_name: str
-    config: Config
+    config: McpServerConfigIn
 
 
 class ChangedServer(RequestBody):
     server_name: str | None = None
-    config: Config = Field(default_factory=lambda: Config.model_validate({}))
+    config: McpServerConfigIn = Field(default_factory=McpServerConfigIn)
 
 
 @router.get("")
@@ -68,9 +68,7 @@ async def list_mcp_servers(services: ServicesDep, actor: ActorDep) -> JsonRespon
 async def create_mcp_server(
     services: ServicesDep, actor: ActorDep, body: Annotated[NewServer, body_of(NewServer)]
 ) -> JsonResponse:
-    return JsonResponse(
-        mcp_server_json(await services.mcp_servers.create(actor, body.server_name, body.config.given()))
-    )
+    return JsonResponse(mcp_server_json(await services.mcp_servers.create(actor, body.server_name, body.config)))
 
 
 @router.get("/connect/{mcp_server_id}")
@@ -92,7 +90,7 @@ async def update_mcp_server(
     mcp_server_id: ServerId,
     body: Annotated[ChangedServer, body_of(ChangedServer)],
 ) -> JsonResponse:
-    changed = await services.mcp_servers.change(actor, mcp_server_id, body.server_name, body.config.given())
+    changed = await services.mcp_servers.change(actor, mcp_server_id, body.server_name, body.config)
     return JsonResponse(mcp_server_json(changed))
 
 

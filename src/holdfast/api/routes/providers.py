@@ -21,16 +21,15 @@ from holdfast.api.http.request_body import RequestBody, body_of
 from holdfast.core.errors import Invalid
 from holdfast.core.records import Provider
 from holdfast.ports.paging import Page
-from holdfast.ports.stores.provider_store import OwnProvider
+from holdfast.ports.stores.provider_store import CREDENTIALS, OPTIONS, OwnProvider
+from holdfast.records.providers import ProviderPatch
 
 router = lazy_router("/v1/providers", "providers")
 
 ProviderId = Annotated[str, Path(pattern=id_pattern("provider"))]
 
 
-class ChangedProvider(RequestBody):
-    """A field that is left out, or null, is not changed."""
-
+class ProviderPatchIn(RequestBody):
     api_key: str | None = Field(None, max_length=20_000)
     access_key: str | None = Field(None, max_length=20_000)
     secret_key: str | None = Field(None, max_length=20_000)
@@ -43,12 +42,18 @@ class ChangedProvider(RequestBody):
     project: str | None = Field(None, max_length=200)
     location: str | None = Field(None, max_length=200)
 
+    def patch(self) -> ProviderPatch:
+        return ProviderPatch(base_url=self.base_url, options=self._sent(OPTIONS), credentials=self._sent(CREDENTIALS))
 
-class CheckedProvider(ChangedProvider):
+    def _sent(self, names: Sequence[str]) -> dict[str, str]:
+        return {name: value for name in names if (value := getattr(self, name))}
+
+
+class ProviderCheckIn(ProviderPatchIn):
     provider_type: str = Field(min_length=1, max_length=200)
 
 
-class NewProvider(CheckedProvider):
+class NewProviderIn(ProviderCheckIn):
     name: str = Field(min_length=1, max_length=200)
 
 
@@ -69,16 +74,17 @@ async def list_providers(
 
 @router.post("")
 async def create_provider(
-    services: ServicesDep, actor: ActorDep, body: Annotated[NewProvider, body_of(NewProvider)]
+    services: ServicesDep, actor: ActorDep, body: Annotated[NewProviderIn, body_of(NewProviderIn)]
 ) -> JsonResponse:
-    return JsonResponse(provider_json(await services.providers.create(actor, body.given())))
+    made = await services.providers.create(actor, body.name, body.provider_type, body.patch())
+    return JsonResponse(provider_json(made))
 
 
 @router.post("/check")
 async def check_new_provider(
-    services: ServicesDep, body: Annotated[CheckedProvider, body_of(CheckedProvider)]
+    services: ServicesDep, body: Annotated[ProviderCheckIn, body_of(ProviderCheckIn)]
 ) -> JsonResponse:
-    return _valid(await services.providers.check_new(body.given()))
+    return _valid(await services.providers.check_new(body.provider_type, body.patch()))
 
 
 @router.get("/{provider_id}")
@@ -93,10 +99,10 @@ async def modify_provider(
     services: ServicesDep,
     actor: ActorDep,
     provider_id: ProviderId,
-    body: Annotated[ChangedProvider, body_of(ChangedProvider)],
+    body: Annotated[ProviderPatchIn, body_of(ProviderPatchIn)],
 ) -> JsonResponse:
     _not_own(services, provider_id)
-    return JsonResponse(provider_json(await services.providers.change(actor, provider_id, body.given())))
+    return JsonResponse(provider_json(await services.providers.change(actor, provider_id, body.patch())))
 
 
 @router.post("/{provider_id}/check")

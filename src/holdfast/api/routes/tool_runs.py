@@ -11,17 +11,16 @@ from pydantic import Field
 from holdfast.api.http.disconnects import cancel_on_disconnect
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.api.http.lazy_routes import lazy_router
-from holdfast.api.http.limits import at_most
 from holdfast.api.http.parameters import ActorDep, AgentId, ServicesDep
 from holdfast.api.http.request_body import RequestBody, body_of
 from holdfast.api.requests.agent_bodies import Variables
-from holdfast.api.routes.tools import PipRequirement, Requirement
+from holdfast.api.routes.tools import NpmRequirements, PipRequirements
 from holdfast.core.conversation.messages import Message, ToolResult, ToolReturnsBody
 from holdfast.core.conversation.wire_messages import result_wire, wire_messages
 from holdfast.core.errors import Invalid
 from holdfast.ports.ids import new_id
-from holdfast.ports.package_requirements import MOST_REQUIREMENTS
 from holdfast.ports.toolbox import ToolOutcome
+from holdfast.records.tools import NewTool
 
 router = lazy_router("", "tools")
 
@@ -39,9 +38,20 @@ class SourceRun(ToolRun):
     source_type: str | None = None
     json_schema: dict[str, Any] | None = None
     args_json_schema: dict[str, Any] | None = None
-    pip_requirements: Annotated[list[PipRequirement], at_most(MOST_REQUIREMENTS)] | None = None
-    npm_requirements: Annotated[list[Requirement], at_most(MOST_REQUIREMENTS)] | None = None
+    pip_requirements: PipRequirements | None = None
+    npm_requirements: NpmRequirements | None = None
     env_vars: Variables = Field(default_factory=dict)
+
+    def tool(self) -> NewTool:
+        return NewTool(
+            source_code=self.source_code,
+            description=self.description,
+            source_type=self.source_type,
+            json_schema=self.json_schema,
+            args_json_schema=self.args_json_schema,
+            pip_requirements=self.pip_requirements,
+            npm_requirements=self.npm_requirements,
+        )
 
 
 class Code(RequestBody):
@@ -53,7 +63,7 @@ class Code(RequestBody):
 async def run_tool_from_source(
     services: ServicesDep, actor: ActorDep, request: Request, body: Annotated[SourceRun, body_of(SourceRun)]
 ) -> JsonResponse:
-    tool = await services.tools.from_source(actor, body.given())
+    tool = await services.tools.from_source(actor, body.tool(), body.name)
     work = services.direct_tool_runs.run_alone(tool, await _exact_arguments(request, body), body.env_vars)
     outcome = await cancel_on_disconnect(request, work)
     result = ToolResult(
@@ -75,8 +85,8 @@ async def run_tool_from_source(
 async def generate_json_schema(
     services: ServicesDep, actor: ActorDep, body: Annotated[Code, body_of(Code)]
 ) -> JsonResponse:
-    given = {"source_code": body.code, "source_type": body.source_type}
-    return JsonResponse((await services.tools.from_source(actor, given)).json_schema)
+    new = NewTool(source_code=body.code, source_type=body.source_type)
+    return JsonResponse((await services.tools.from_source(actor, new)).json_schema)
 
 
 @router.post("/v1/agents/{agent_id}/tools/{tool_name}/run")

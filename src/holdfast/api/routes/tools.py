@@ -5,10 +5,11 @@ The routes for the tools of one agent are in `api.routes.agent_attachments`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, PlainValidator
 
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.api.http.lazy_routes import lazy_router
@@ -19,6 +20,7 @@ from holdfast.api.responses.tool_and_block_json import tool_json
 from holdfast.ports.package_requirements import MOST_REQUIREMENTS, requirement_text
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.tool_store import ToolFilter
+from holdfast.records.tools import NewTool, ToolPatch
 
 router = lazy_router("/v1/tools", "tools")
 
@@ -34,42 +36,44 @@ LETTA_TYPES = (
 )
 
 
-class Requirement(RequestBody):
+class _Requirement(RequestBody):
     """A package that a tool needs."""
 
     name: str = Field(min_length=1)
     version: str | None = None
 
 
-class PipRequirement(Requirement):
-    @model_validator(mode="after")
-    def _check_installable(self) -> Self:
-        requirement_text(self.name, self.version)
-        return self
+def _npm_requirement(sent: Any) -> dict[str, Any]:
+    return _Requirement.model_validate(sent).model_dump(exclude_unset=True)
 
 
-class ChangedTool(RequestBody):
-    """Every field of a tool that a client may set. A field that is left out, or null, is not changed."""
+def _pip_requirement(sent: Any) -> dict[str, Any]:
+    requirement = _npm_requirement(sent)
+    requirement_text(requirement["name"], requirement.get("version"))
+    return requirement
 
-    model_config = ConfigDict(populate_by_name=True)
 
-    source_code: str | None = None
-    source_type: str | None = None
-    json_schema: dict[str, Any] | None = None
-    args_json_schema: dict[str, Any] | None = None
-    description: str | None = None
+PipRequirements = Annotated[
+    list[Annotated[dict[str, Any], PlainValidator(_pip_requirement)]], at_most(MOST_REQUIREMENTS)
+]
+NpmRequirements = Annotated[
+    list[Annotated[dict[str, Any], PlainValidator(_npm_requirement)]], at_most(MOST_REQUIREMENTS)
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPatchIn(ToolPatch):
+    __pydantic_config__ = ConfigDict(populate_by_name=True)
+
     tags: Names | None = None
-    default_requires_approval: bool | None = None
-    approval_expiry: dict[str, Any] | None = None
-    on_unknown: Literal["ask", "retry", "tell"] | None = None
-    enable_parallel_execution: bool | None = None
-    return_char_limit: int | None = Field(None, ge=1, le=1_000_000)
-    pip_requirements: Annotated[list[PipRequirement], at_most(MOST_REQUIREMENTS)] | None = None
-    npm_requirements: Annotated[list[Requirement], at_most(MOST_REQUIREMENTS)] | None = None
-    metadata: dict[str, Any] | None = Field(None, alias="metadata_")
+    return_char_limit: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    pip_requirements: PipRequirements | None = None
+    npm_requirements: NpmRequirements | None = None
+    metadata: Annotated[dict[str, Any] | None, Field(alias="metadata_")] = None
 
 
-class NewTool(ChangedTool):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToolIn(ToolPatchIn, NewTool):
     source_code: str
 
 
@@ -109,16 +113,16 @@ async def list_tools(
 
 @router.post("")
 async def create_tool(
-    services: ServicesDep, actor: ActorDep, body: Annotated[NewTool, body_of(NewTool)]
+    services: ServicesDep, actor: ActorDep, body: Annotated[NewToolIn, body_of(NewToolIn)]
 ) -> JsonResponse:
-    return JsonResponse(tool_json(await services.tools.put(actor, body.given())))
+    return JsonResponse(tool_json(await services.tools.put(actor, body)))
 
 
 @router.put("")
 async def upsert_tool(
-    services: ServicesDep, actor: ActorDep, body: Annotated[NewTool, body_of(NewTool)]
+    services: ServicesDep, actor: ActorDep, body: Annotated[NewToolIn, body_of(NewToolIn)]
 ) -> JsonResponse:
-    return JsonResponse(tool_json(await services.tools.put(actor, body.given())))
+    return JsonResponse(tool_json(await services.tools.put(actor, body)))
 
 
 @router.get("/count")
@@ -168,9 +172,9 @@ async def retrieve_tool(services: ServicesDep, actor: ActorDep, tool_id: ToolId)
 
 @router.patch("/{tool_id}")
 async def modify_tool(
-    services: ServicesDep, actor: ActorDep, tool_id: ToolId, body: Annotated[ChangedTool, body_of(ChangedTool)]
+    services: ServicesDep, actor: ActorDep, tool_id: ToolId, body: Annotated[ToolPatchIn, body_of(ToolPatchIn)]
 ) -> JsonResponse:
-    return JsonResponse(tool_json(await services.tools.change(actor, tool_id, body.given())))
+    return JsonResponse(tool_json(await services.tools.change(actor, tool_id, body)))
 
 
 @router.delete("/{tool_id}")

@@ -57,7 +57,7 @@ CheckContext = Callable[[Sequence[Message]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewAgent:
+class AgentCreation:
     """An agent to create, with its default conversation. `base_tools` are created first, unless their names exist."""
 
     agent_id: str
@@ -83,7 +83,7 @@ class AgentChange:
 
 
 class AgentStore(Protocol):
-    async def create(self, new: NewAgent) -> None:
+    async def create(self, new: AgentCreation) -> None:
         """Raises `Invalid`, which names the tools that do not exist. Unknown block ids are ignored."""
         ...
 

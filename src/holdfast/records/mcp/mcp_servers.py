@@ -12,10 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.core.errors import Invalid, NeedsApproval, NotFound
@@ -26,15 +25,30 @@ from holdfast.ports.encryption import Encrypter
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.mcp_server_store import McpFailed, McpPeers, McpServerStore, OfferedTool, Reconciliation
 from holdfast.records.mcp.mcp_tools import reconciled
+from holdfast.records.sent_fields import sent_fields
 
 HIDDEN = "********"
 KINDS: tuple[McpKind, ...] = ("streamable_http", "sse", "stdio")
 NO_SECRETS: Mapping[str, str] = {}
+_STDIO_FIELDS = ("command", "args", "env")
+_HTTP_FIELDS = ("server_url", "auth_header", "auth_token", "custom_headers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerConfig:
+    """What a client sent about an MCP server: the fields of all types of server. None leaves a field as it is."""
+
+    mcp_server_type: str | None = None
+    server_url: str | None = None
+    auth_header: str | None = None
+    auth_token: str | None = None
+    custom_headers: Mapping[str, str] | None = None
+    command: str | None = None
+    args: Sequence[str] | None = None
+    env: Mapping[str, str] | None = None
 
 
 class McpServers:
-    """`config` holds the fields that the client sent, by their API names; null means that a field was not sent."""
-
     def __init__(
         self,
         store: McpServerStore,
@@ -47,7 +61,7 @@ class McpServers:
         self._encrypter = encrypter
         self._clock = clock
 
-    async def create(self, actor: Actor, server_name: str, config: Mapping[str, Any]) -> McpServer:
+    async def create(self, actor: Actor, server_name: str, config: McpServerConfig) -> McpServer:
         """Store the server with its tools; if it cannot be reached, with the reason instead."""
         server = self._new(actor, server_name, config)
         trouble, offered = await self._try_listing(server)
@@ -57,13 +71,11 @@ class McpServers:
             await self._reconcile(actor, server, offered)
         return server
 
-    async def probe(self, actor: Actor, server_name: str, config: Mapping[str, Any]) -> Sequence[OfferedTool]:
+    async def probe(self, actor: Actor, server_name: str, config: McpServerConfig) -> Sequence[OfferedTool]:
         """The tools that a server with this configuration offers. Nothing is stored. Raises `McpFailed`."""
         return await self._peers.offered(self._new(actor, server_name, config), NO_SECRETS)
 
-    async def change(
-        self, actor: Actor, server_id: str, server_name: str | None, config: Mapping[str, Any]
-    ) -> McpServer:
+    async def change(self, actor: Actor, server_id: str, server_name: str | None, config: McpServerConfig) -> McpServer:
         kind = (await self._store.get(actor.org_id, server_id)).kind
         given = self._checked(kind, config, whole=False)
         if _kind_in(config, kind) != kind:
@@ -71,7 +83,7 @@ class McpServers:
         alter = partial(self._with_fields, actor, server_name, given, self._clock.now())
         server = await self._store.change(actor, server_id, alter)
         self._peers.forget(server_id)
-        if not given:
+        if given == McpServerConfig():
             return server
         trouble, offered = await self._try_listing(server)
         if offered is not None:
@@ -131,8 +143,8 @@ class McpServers:
 
     # ---- configuration ------------------------------------------------------------------------------------------
 
-    def _new(self, actor: Actor, server_name: str, config: Mapping[str, Any]) -> McpServer:
-        kind = _kind_in(config, "stdio" if config.get("command") else "streamable_http")
+    def _new(self, actor: Actor, server_name: str, config: McpServerConfig) -> McpServer:
+        kind = _kind_in(config, "stdio" if config.command else "streamable_http")
         now = self._clock.now()
         bare = McpServer(
             id=new_id("mcp_server"),
@@ -146,59 +158,58 @@ class McpServers:
         )
         return self._with_fields(actor, None, self._checked(kind, config, whole=True), now, bare)
 
-    def _checked(self, kind: McpKind, config: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+    def _checked(self, kind: McpKind, config: McpServerConfig, *, whole: bool) -> McpServerConfig:
         """The fields that apply to this kind of server. Raises `Invalid` if they could never work."""
         if refusal := self._peers.refusal(_kind_in(config, kind)):
             raise Invalid(refusal)
-        wanted = ("command", "args", "env") if kind == "stdio" else _HTTP_FIELDS
-        given = {name: config[name] for name in wanted if config.get(name) is not None}
+        names = _STDIO_FIELDS if kind == "stdio" else _HTTP_FIELDS
+        sent = sent_fields(config, McpServerConfig)
+        given = McpServerConfig(**{name: sent[name] for name in names if name in sent})
         needed = "command" if kind == "stdio" else "server_url"
-        if whole and not given.get(needed):
+        if whole and not getattr(given, needed):
             raise Invalid(f"An MCP server of type {kind} needs {needed}.")
-        if "server_url" in given:
-            _check_url(given["server_url"])
-        headers = {**(given.get("custom_headers") or {}), given.get("auth_header") or "x": given.get("auth_token", "")}
+        if given.server_url is not None:
+            _check_url(given.server_url)
+        headers = {**(given.custom_headers or {}), given.auth_header or "x": given.auth_token or ""}
         if bad := unsendable(headers):
             raise Invalid(f"The header {bad!r} cannot be sent: only plain ASCII without line breaks can.")
         return given
 
     def _with_fields(
-        self, actor: Actor, server_name: str | None, given: Mapping[str, Any], now: datetime, old: McpServer
+        self, actor: Actor, server_name: str | None, given: McpServerConfig, now: datetime, old: McpServer
     ) -> McpServer:
-        fields: dict[str, Any] = {**given, "updated_at": now, "updated_by": actor.user_id}
+        fields = sent_fields(given, McpServerConfig) | {"updated_at": now, "updated_by": actor.user_id}
         if server_name is not None:
             fields["server_name"] = _checked_name(server_name)
-        if "args" in fields:
-            fields["args"] = tuple(fields["args"])
-        if (token := given.get("auth_token")) is not None:
+        if (token := given.auth_token) is not None:
             fields["auth_token"] = old.auth_token if token == HIDDEN else self._encrypted(token)
-        for name in ("custom_headers", "env"):
-            if name in given:
-                kept = getattr(old, name) or {}
-                fields[name] = {
-                    key: kept[key] if text == HIDDEN and key in kept else self._encrypter.encrypt(text)
-                    for key, text in given[name].items()
-                }
+        if given.custom_headers is not None:
+            fields["custom_headers"] = self._encrypted_all(given.custom_headers, old.custom_headers or {})
+        if given.env is not None:
+            fields["env"] = self._encrypted_all(given.env, old.env or {})
         new = replace(old, **fields)
         _check_secrets_not_redirected(old, new)
         return replace(new, revision=_revision(new))
+
+    def _encrypted_all(self, sent: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
+        return {
+            key: kept[key] if text == HIDDEN and key in kept else self._encrypter.encrypt(text)
+            for key, text in sent.items()
+        }
 
     def _encrypted(self, token: str) -> str | None:
         """An empty token removes the stored one."""
         return self._encrypter.encrypt(token) if token else None
 
 
-_HTTP_FIELDS = ("server_url", "auth_header", "auth_token", "custom_headers")
-
-
-def _kind_in(config: Mapping[str, Any], default: McpKind) -> McpKind:
-    sent = config.get("mcp_server_type")
+def _kind_in(config: McpServerConfig, default: McpKind) -> McpKind:
+    sent = config.mcp_server_type
     if sent is None:
         return default
-    if sent not in KINDS:
-        raise Invalid(f"mcp_server_type is {sent!r}; it must be one of {', '.join(KINDS)}.")
-    kind: McpKind = sent
-    return kind
+    for kind in KINDS:
+        if sent == kind:
+            return kind
+    raise Invalid(f"mcp_server_type is {sent!r}; it must be one of {', '.join(KINDS)}.")
 
 
 def _checked_name(name: str) -> str:

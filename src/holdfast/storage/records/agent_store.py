@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, select
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Actor
 from holdfast.ports.paging import Page
-from holdfast.ports.stores.agent_store import AgentChange, AgentFilter, AgentView, AlterAgent, NewAgent, Wanted
+from holdfast.ports.stores.agent_store import AgentChange, AgentCreation, AgentFilter, AgentView, AlterAgent, Wanted
 from holdfast.storage.records import agent_reads, agent_writes
 from holdfast.storage.records.block_store import get_block
 from holdfast.storage.records.tool_store import get_tool
@@ -24,7 +24,7 @@ class SqlAgents:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(self, new: NewAgent) -> None:
+    async def create(self, new: AgentCreation) -> None:
         await self._database.write(agent_writes.create_agent, new)
 
     async def get(self, actor: Actor, agent_id: str, wanted: Wanted) -> AgentView:

@@ -13,7 +13,7 @@ from sqlalchemy import Column, Connection, Table, delete, func, insert, select, 
 from holdfast.core.conversation.messages import Message
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Actor, Agent, Block, Tool
-from holdfast.ports.stores.agent_store import AgentChange, NewAgent
+from holdfast.ports.stores.agent_store import AgentChange, AgentCreation
 from holdfast.storage.records.context_writes import replace_context
 from holdfast.storage.records.conversation_store import insert_conversation
 from holdfast.storage.records.tool_lookup import chosen_tools, ensure_tools, tools_by_id
@@ -48,7 +48,7 @@ def get_agent(connection: Connection, actor: Actor, agent_id: str, *, locked: bo
 # ---- create -------------------------------------------------------------------------------------------------
 
 
-def create_agent(connection: Connection, new: NewAgent) -> None:
+def create_agent(connection: Connection, new: AgentCreation) -> None:
     ensure_tools(connection, new.base_tools)
     found_tools = chosen_tools(connection, new.org_id, new.tool_names, new.tool_ids)
     found_blocks = [*new.new_blocks, *_blocks_by_id(connection, new.org_id, new.block_ids)]
@@ -64,7 +64,7 @@ def create_agent(connection: Connection, new: NewAgent) -> None:
     _append_messages(connection, new, others)
 
 
-def _append_messages(connection: Connection, new: NewAgent, others: Sequence[Message]) -> None:
+def _append_messages(connection: Connection, new: AgentCreation, others: Sequence[Message]) -> None:
     if not others:
         return
     connection.execute(insert(messages), [message_row(new.org_id, message) for message in others])
