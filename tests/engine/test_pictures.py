@@ -21,6 +21,7 @@ from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.outbound.image_fetcher import GuardedImageFetcher
 from holdfast.ports.outbound import OutboundAnswer, OutboundRequest
 from holdfast.ports.stores.agent_store import AgentFilter
+from holdfast.storage.records.agent_store import SqlAgents
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Say
 
@@ -122,7 +123,7 @@ async def test_an_image_in_an_agents_first_messages_is_fetched_before_the_agent_
         assert first == UserBody((Image(url=f"{site.url}/kelp.png", data=DATA, media_type="image/png"),))
         with pytest.raises(Invalid, match="its server answered 404"):
             await house.agent(name="Unborn", first_messages=speaking(Image(url=f"{site.url}/gone")))
-        assert await house.agents.count(DEFAULT_ACTOR, AgentFilter(name="Unborn")) == 0
+        assert await SqlAgents(house.database).count(DEFAULT_ACTOR, AgentFilter(name="Unborn")) == 0
 
 
 async def test_the_preview_of_a_request_holds_the_image_that_would_be_sent(

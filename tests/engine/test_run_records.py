@@ -17,6 +17,7 @@ from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import RunFilter
 from holdfast.ports.stores.trace_store import Trace
 from holdfast.records.conversations import ConversationPatch, Conversations
+from holdfast.storage.records.agent_store import SqlAgents
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.traces import SqlTraces
 from holdfast.storage.schema.record_tables import metadata, runs
@@ -75,7 +76,7 @@ async def test_a_deleted_agent_leaves_nothing_that_names_it_its_conversations_or
     await house.model_called(2)
     for run in (asking, at_work):
         assert await house.database.read(naming, "run_id", run.id)
-    await house.agents.delete(DEFAULT_ACTOR, asking.agent_id)
+    await SqlAgents(house.database).delete(DEFAULT_ACTOR, asking.agent_id)
     for column, identity in (
         ("agent_id", asking.agent_id),
         ("conversation_id", conversation),
