@@ -15,7 +15,7 @@ import aiohttp
 
 from chaos.fleet import LEASE_SECONDS, Fleet, Member
 
-DISK_BYTES = 192 << 20
+DISK_BYTES = 4 << 30  # more than any storm writes
 
 
 @dataclass(slots=True)
@@ -67,25 +67,28 @@ class Nemesis:
             await self._fill_disk(self.disk)
 
     async def _fill_disk(self, disk: Path) -> None:
-        ballast = disk / "ballast"
-        free = os.statvfs(disk)
-        with ballast.open("wb") as file:
-            try:
-                os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
-            except OSError:
-                return
+        """Shrink the file system to what is on it; give its space back a moment later."""
+        found = os.statvfs(disk)
+        if not _resize(disk, (found.f_blocks - found.f_bfree) * found.f_frsize):
+            return  # it was written to at that moment
         self.done["disk was full"] += 1
         await asyncio.sleep(0.2 + self.random.random())
-        ballast.unlink()
+        if not _resize(disk, DISK_BYTES):
+            raise RuntimeError(f"The file system at {disk} did not get its space back.")
 
 
 def small_disk(folder: Path) -> Path | None:
-    """A new tmpfs, if this process may mount one."""
+    """A new tmpfs, whose size can be changed, if this process may mount one."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         return None
     return folder
+
+
+def _resize(disk: Path, size: int) -> bool:
+    remount = ["mount", "-o", f"remount,size={size}", str(disk)]
+    return subprocess.run(remount, capture_output=True, check=False).returncode == 0
 
 
 def give_back(disk: Path | None) -> None:

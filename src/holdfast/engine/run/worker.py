@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from holdfast.core.errors import LostLease
+from holdfast.core.errors import LostLease, StorageDown
 from holdfast.core.lifecycle import ACTIVE, can_cancel
 from holdfast.core.records import Run
 from holdfast.core.run_request import RunRequest
@@ -137,6 +137,8 @@ class Worker:
         except StaleSnapshot:
             log.info("run %s is started again: its conversation changed before the run began", run.id)
             await self._hand_over(self._deps.store.release(held_lease.renewed()))
+        except StorageDown as error:
+            log.error("run %s stopped; it will be taken over. %s", run.id, error)
         except Exception:
             log.exception("run %s stopped because of a bug in the server; it will be taken over", run.id)
         finally:
