@@ -19,6 +19,7 @@ class Home:
     agent: Agent
     tools: tuple[Tool, ...]
     blocks: tuple[Block, ...] = ()
+    revision: int = 0
 
 
 @dataclass(slots=True)

@@ -40,6 +40,7 @@ class MemoryStore(Tables):
             tools=line.home.tools,
             blocks=line.home.blocks,
             version=line.version,
+            revision=line.home.revision,
             next_seq=line.next_seq,
             context=None if line.version == known_version else line.seen(),
             context_tokens=line.context_tokens,
@@ -195,6 +196,8 @@ class MemoryStore(Tables):
         """Raise if the database would refuse the change, before any of it is written."""
         if change.moves and line.version != change.version:
             raise StaleSnapshot(f"Conversation {line.conversation.id} has moved on from version {change.version}.")
+        if change.revision is not None and line.home.revision != change.revision:
+            raise StaleSnapshot(f"Agent {line.home.agent.id} has changed since revision {change.revision}.")
         for call in change.new_calls:
             if (call.step_id, call.call.id) in line.ledger:
                 raise UniqueConflict("pk_ledger", "This conflicts with what is stored: ledger")
@@ -257,9 +260,9 @@ class MemoryStore(Tables):
 
     def set_block(self, agent_id: str, value: str) -> None:
         """A client changes an agent's memory block; in SQL another store does this."""
-        for line in self.lines.values():
-            if line.home.agent.id == agent_id:
-                line.home.blocks = tuple(replace(block, value=value) for block in line.home.blocks)
+        home = next(line.home for line in self.lines.values() if line.home.agent.id == agent_id)
+        home.blocks = tuple(replace(block, value=value) for block in home.blocks)
+        home.revision += 1
 
     # ---- deadlines of approvals -------------------------------------------------------------------------------------
 

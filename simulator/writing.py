@@ -47,6 +47,7 @@ def write(tables: Tables, line: Line, row: RunRow | None, change: Change, now: d
     for edit in change.edits:
         if edit.after is not None:
             line.home.blocks = tuple(edit.after if b.id == edit.after.id else b for b in line.home.blocks)
+            line.home.revision += 1
     if change.events and row is not None:
         row.pages.append((change.first_event, change.events))
     if change.rest is not None and row is not None:

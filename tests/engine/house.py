@@ -23,6 +23,7 @@ from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
+from holdfast.ports.stores.run_store import Change, Lease, Snapshot
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.providers.directory import Directory
 from holdfast.records.agent_patch import NewAgent
@@ -153,6 +154,28 @@ class House:
         return [type(message.body).__name__.removesuffix("Body") for message in found]
 
 
+class CheckedRunStore(SqlRunStore):
+    """Checks, whenever a run is accepted from memory, that nothing else is stored than what was remembered."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.remembered: Callable[[str], Snapshot | None] = lambda _: None
+
+    async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
+        if change is not None and change.revision is not None:
+            kept, stored = self.remembered(run.conversation_id), await super().snapshot(run.conversation_id)
+            if kept is not None and (kept.version, kept.revision) == (stored.version, stored.revision):
+                assert _decided_on(kept) == _decided_on(stored)
+        await super().begin(run, lease, change)
+
+
+def _decided_on(snapshot: Snapshot) -> Snapshot:
+    """Without what runs write about themselves, which no decision reads."""
+    agent = replace(snapshot.agent, last_stop_reason=None, last_run_completion=None, last_run_duration_ms=None)
+    conversation = replace(snapshot.conversation, last_message_at=None)
+    return replace(snapshot, agent=agent, conversation=conversation)
+
+
 def builtins_of(house: House) -> Builtins:
     """The server's own tools on this house's database; without the web."""
     recall = Recall(SqlMessageSearch(house.database), SqlArchives(house.database), house.deps.clock)
@@ -181,7 +204,7 @@ async def opened(
     await database.write(ensure_default, clock.now())
     model, toolbox = ScriptedModel(), Functions()
     models = Directory([("scripted", model)])
-    store = SqlRunStore(database, clock, approvals_webhook, limits)
+    store = CheckedRunStore(database, clock, approvals_webhook, limits)
     bus = bus or SingleProcessBus()
     await bus.open()
     deps = Dependencies(
@@ -196,6 +219,7 @@ async def opened(
         most_runs=most_runs,
         **wired,
     )
+    store.remembered = deps.conversations.remembered
     engine = Engine(deps)
     house = House(
         database,

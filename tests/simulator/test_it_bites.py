@@ -130,7 +130,7 @@ def what_was_sent_along_is_forgotten(patch: Patch) -> None:
 
 def accepted_before_it_is_written(patch: Patch) -> None:
     async def hopeful(deps: Any, actor: Any, conversation_id: str, request: Any) -> Any:
-        snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
+        snapshot = await deps.conversations.load(deps.store, conversation_id)
         run = replace(accepting.new_run(deps, actor, snapshot, request), status="created", queued=True)
         change = Change(conversation_id, 0, 0, events=(accepting.opening(run),))
         asyncio.get_running_loop().create_task(deps.store.begin(run, None, change))

@@ -42,6 +42,7 @@ class Driver:
         self._has_ttft = run.ttft_ns is not None
         self._context_tokens: int | None = None  # as the model counted them last
         self._time_limit: asyncio.Task[None] | None = None
+        self._rests = False
 
     # ---- the loop -----------------------------------------------------------------------------------------------
 
@@ -72,7 +73,8 @@ class Driver:
             if self._time_limit is not None:
                 self._time_limit.cancel()
             await self._effects.cancel()
-            deps.contexts.keep(self._session.loaded)
+            if not self._rests:
+                self._session.keep(rests=False)
             deps.feed.close(self.run.id)
 
     async def _first_decision(self, found: Happened) -> Decision:
@@ -145,6 +147,9 @@ class Driver:
             outcome = self._effects.with_tools_ended(outcome)
         change = await self._commit(decision, self._with_times(outcome))
         self._is_first = False
+        self._rests = change.rest is not None
+        if self._rests:
+            self._session.keep(rests=True)  # before a client hears of it and sends the next message
         self._journal.written(list(change.events), done=change.rest is not None)
         self._effects.stored(outcome, change.step)
 

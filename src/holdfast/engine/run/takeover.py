@@ -30,7 +30,7 @@ async def take_over(deps: Dependencies, lease: Lease) -> tuple[Driver, Happened]
     if run.status not in ACTIVE:
         raise LostLease(f"Run {run.id} was brought to rest by another process.")
     request = RunRequest.from_json(run.request)
-    deps.contexts.forget(run.conversation_id)
+    deps.conversations.forget(run.conversation_id)
     done = [step for step in await deps.store.run_steps(run.id) if step.status == "success"]
     agent_steps = sum(step.call_type == "agent_step" for step in done)
     session = await Session.load(deps, run.conversation_id, request, steps=agent_steps)

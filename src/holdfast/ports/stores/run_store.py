@@ -67,7 +67,8 @@ class Change:
     """Everything one checkpoint writes.
 
     `version` is the version of the conversation that this change was decided on. A change that `moves` the conversation
-    compares the version with the stored one and advances it, so a decision on an outdated state is never written.
+    compares the version with the stored one and advances it, so a decision on an outdated state is never written. A
+    change that was decided from memory compares the agent's `revision` too (storage/runs/agent_revision.py).
     `next_seq` is the sequence number of the next message. `events` are events of the run's client stream, numbered from
     `first_event`.
     """
@@ -96,6 +97,7 @@ class Change:
     # written before the input of this run.
     holds: bool = False
     allow: Mapping[str, str | None] = field(default_factory=dict)  # allowances to write with the decision
+    revision: int | None = None  # of the agent, which is then compared too: the decision was made from memory
     approvals_webhook: str | None = None  # the URL to notify of calls that begin or stop waiting for a person
 
     @property
@@ -122,6 +124,7 @@ class Snapshot:
     tools: tuple[Tool, ...]
     blocks: tuple[Block, ...]
     version: int
+    revision: int  # of the agent
     next_seq: int
     context: tuple[Message, ...] | None
     context_tokens: int | None = None  # the estimate that the last change stored

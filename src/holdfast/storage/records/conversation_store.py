@@ -23,6 +23,7 @@ from holdfast.core.records import Actor, Conversation
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
+from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.checkpoint import message_row
 from holdfast.storage.runs.run_store import lock_idle_conversation
 from holdfast.storage.schema.record_tables import UNRETURNED, context, conversations, ledger, lineage, messages, runs
@@ -95,6 +96,7 @@ def change(connection: Connection, conversation: Conversation) -> None:
     row = to_row(conversations, conversation)
     values = {name: value for name, value in row.items() if name not in _UNCHANGEABLE}
     connection.execute(update(conversations).where(conversations.c.id == conversation.id).values(**values))
+    raise_of_agents(connection, [conversation.agent_id])
 
 
 def context_ids(connection: Connection, conversation_id: str) -> list[str]:

@@ -57,7 +57,8 @@ class SqlRunStore:
             await self._database.write(_begin, run, lease, first, self._limits, self._clock.now())
         except UniqueConflict as error:
             if error.constraint == ONE_ACTIVE_RUN:
-                raise ConversationBusy(None) from error
+                holder = await self._database.read(_holder, run.conversation_id)
+                raise ConversationBusy(holder) from error
             raise
 
     async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
@@ -123,8 +124,14 @@ _RUN = Prepared(select(runs).where(runs.c.id == bindparam("id")))
 
 def refuse_if_busy(connection: Connection, conversation_id: str) -> None:
     """Raise `ConversationBusy` if a run holds the conversation. Queued runs do not hold it."""
-    if (busy := connection.execute(_HOLDER, {"conversation_id": conversation_id}).scalar()) is not None:
+    if (busy := _holder(connection, conversation_id)) is not None:
         raise ConversationBusy(busy)
+
+
+def _holder(connection: Connection, conversation_id: str) -> str | None:
+    """The id of the run that holds the conversation."""
+    found: str | None = connection.execute(_HOLDER, {"conversation_id": conversation_id}).scalar()
+    return found
 
 
 def lock_idle_conversation(connection: Connection, conversation_id: str) -> None:
@@ -152,8 +159,9 @@ def _change_idle(connection: Connection, change: Change, now: datetime) -> None:
 def _begin(
     connection: Connection, run: Run, lease: Lease | None, change: Change | None, limits: QueueLimits, now: datetime
 ) -> None:
-    """Insert the run together with its first change. A unique index also enforces one active run per conversation."""
-    if not run.queued:
+    """Insert the run together with its first change. A unique index allows one active run per conversation, so a run
+    that is active is not compared with others first."""
+    if not run.queued and (change is None or change.rest is not None):
         refuse_if_busy(connection, run.conversation_id)
     if not run.queued and run.request.get("when_busy") == "queue":
         _refuse_to_overtake(connection, run.conversation_id)

@@ -82,6 +82,7 @@ agents = Table(
     Column("last_run_duration_ms", BigInteger),
     Column("document", Document, nullable=False),
     *stamp_columns(),
+    Column("revision", BigInteger, nullable=False, server_default="0"),
     Index("ix_agents_org_created", "org_id", "created_at", "id"),
 )
 
