@@ -291,5 +291,5 @@ async def _answer(answer: asyncio.Future[T], work: Awaitable[T]) -> None:
 async def _look(node: Node) -> None:
     for _ in range(12):
         with suppress(StoreDown):
-            await node.expiries.look()
+            await node.expiries.poll()
         await asyncio.sleep(2)
