@@ -174,7 +174,7 @@ async def opened(
     limits: QueueLimits | None = None,
     **wired: Any,
 ) -> AsyncIterator[House]:
-    """The house; without `sweep` it leaves alone what others left behind. `wired` goes to its wiring as it is."""
+    """An engine on this database. Without `sweep` it claims no runs of others. `wired` are more of its dependencies."""
     clock = clock or SystemClock()
     database = Database(url)
     migrate(database.engine)

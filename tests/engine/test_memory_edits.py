@@ -1,4 +1,4 @@
-"""Tools that change memory: their edits are written with their result, and never over what somebody else wrote."""
+"""Memory edits of tools are written with the result, and never overwrite a change by another writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks: written with the rest of a run, delivered by one sender, tried again, given up, visible on the run."""
+"""Webhooks: stored with the end of a run, claimed by one process, retried, given up, visible on the run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_run_that_ends_is_told_with_its_whole_result(house: House) -> No
     assert await sender(house, receiver).deliver_due() == 0
 
 
-async def test_a_run_without_a_callback_tells_nobody(house: House) -> None:
+async def test_a_run_without_a_callback_sends_no_webhook(house: House) -> None:
     house.model.script(Say("hi"))
     await house.finished(await house.agent())
     assert await rows(house) == []
@@ -199,7 +199,7 @@ async def test_what_one_sender_has_claimed_another_leaves_alone_until_the_claim_
     assert (await rows(house))[0].status == "sent"
 
 
-async def test_a_receiver_that_takes_its_time_holds_up_nobody_else(house: House) -> None:
+async def test_a_slow_receiver_delays_no_other_delivery(house: House) -> None:
     slow, told, go_on = "https://slow.example/hook", asyncio.Event(), asyncio.Event()
 
     class Slow(Receiver):

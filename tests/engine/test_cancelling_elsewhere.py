@@ -1,4 +1,4 @@
-"""Cancels that have to reach far: runs whose owner is gone or does not listen, many at once, whole conversations."""
+"""Cancels of runs that this process does not drive: the owner is gone or does not react; many runs at once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_cancel_that_was_not_carried_out_says_so(database_url: str) -> N
             await api.start(conversation, "no, this", when_busy="interrupt")
 
 
-async def test_whoever_takes_up_a_run_that_is_to_be_cancelled_asks_no_model(database_url: str) -> None:
+async def test_a_takeover_of_a_run_to_be_cancelled_calls_no_model(database_url: str) -> None:
     async with opened(database_url, sweep=False, most_runs=0) as left:
         conversation = await left.agent()
         run = await left.start(conversation)

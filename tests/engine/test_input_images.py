@@ -1,4 +1,4 @@
-"""Images by URL: fetched once, before the request is accepted, by a client that goes nowhere it should not."""
+"""Images by URL are fetched once, before the request is accepted, and from public addresses only."""
 
 from __future__ import annotations
 
