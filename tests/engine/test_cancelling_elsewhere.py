@@ -38,7 +38,7 @@ async def left_behind(house: House, run: Run) -> list[str]:
 
 
 async def held_by_another(house: House, conversation: str, lease_seconds: float) -> Run:
-    """A run that a process took up which does not answer."""
+    """A run of a process that does not react."""
     run = await house.start(conversation)
     now = house.deps.clock.now()
     assert await house.deps.store.claim(run.id, "frozen", now, now + timedelta(seconds=lease_seconds))

@@ -1,4 +1,4 @@
-"""Compaction during runs: before the window is full, when the vendor rejects the context, in every mode, never endless."""
+"""Compaction during runs: before the window is full, when the vendor rejects it, in every mode, never in loops."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ DATA = base64.b64encode(PNG).decode()
 
 
 class Site:
-    """A server on loopback with an image, and with what is none."""
+    """A server on loopback with an image, and with files that are no images."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

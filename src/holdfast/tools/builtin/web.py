@@ -61,7 +61,7 @@ class Web:
             )
         )
         if response.status != 200:
-            raise TellTheModel(f"the search service answered with status {response.status}.")
+            raise TellTheModel(f"the search service responded with status {response.status}.")
         return ToolOutcome("success", orjson.dumps(_results(response.body)).decode())
 
     async def fetch(self, job: ToolJob) -> ToolOutcome:
@@ -111,4 +111,4 @@ def _results(body: bytes) -> list[dict[str, Any]]:
             {key: one.get(key) for key in ("title", "url", "publishedDate", "text") if one.get(key)} for one in found
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TellTheModel("the search service gave an answer that cannot be read.") from error
+        raise TellTheModel("the search service sent a response that cannot be read.") from error
