@@ -22,7 +22,7 @@ from holdfast.core.tools.call_arguments import parse_arguments
 from holdfast.ports.stores.run_store import Change, Lease
 from holdfast.ports.toolbox import ToolJob
 from simulator.loop import Process
-from simulator.rows import Line, Tables
+from simulator.rows import ConversationRows, Tables
 from simulator.wire import Carried
 
 _STOP = '"message_type":"stop_reason"'
@@ -186,7 +186,7 @@ class Auditor:
             book.stop, book.lease = change.rest.stop_reason, None
             self._rested(run_id, change, by, epoch)
         if change.moves:
-            self._history_is_valid(self.tables.lines[change.conversation_id])
+            self._history_is_valid(self.tables.conversations[change.conversation_id])
         for corner in ("cut", "rollback", "edits", "allow", "system"):
             if getattr(change, corner):
                 self.reached[corner] += 1
@@ -223,13 +223,13 @@ class Auditor:
 
     def _may_repeat(self, call: Call, book: CallBook) -> bool:
         """The policy of its tool is to run it again if its outcome is unknown."""
-        home = self.tables.lines[self.runs[book.run_id].conversation_id].home
-        return any(tool.name == call.call.name and tool.on_unknown == "retry" for tool in home.tools)
+        agent_rows = self.tables.conversations[self.runs[book.run_id].conversation_id].agent_rows
+        return any(tool.name == call.call.name and tool.on_unknown == "retry" for tool in agent_rows.tools)
 
     def _rested(self, run_id: str, change: Change, by: Process | None, epoch: int | None) -> None:
-        line = self.tables.lines[change.conversation_id]
+        stored = self.tables.conversations[change.conversation_id]
         turn_id = self.tables.runs[run_id].run.turn_id
-        mine = [row for row in line.ledger.values() if row.turn_id == turn_id and not row.returned]
+        mine = [row for row in stored.ledger.values() if row.turn_id == turn_id and not row.returned]
         if self.runs[run_id].stop == "requires_approval":
             self.require(any(row.call.waiting for row in mine), 3, f"{run_id} waits for nobody")
             self.require(all(row.call.status != "started" for row in mine), 3, f"{run_id} rests with a call started")
@@ -250,7 +250,7 @@ class Auditor:
             if book.conversation_id == change.conversation_id and book.status in ACTIVE and not book.queued
         ]
         self.require(not active, 5, f"{change.conversation_id} was changed beside its run")
-        self._history_is_valid(self.tables.lines[change.conversation_id])
+        self._history_is_valid(self.tables.conversations[change.conversation_id])
 
     def _shown(self, run_id: str, first: int, records: Sequence[str], *, rests: bool = False) -> None:
         book = self.runs[run_id]
@@ -264,11 +264,13 @@ class Auditor:
         if rests:
             book.rests.append(book.next_event - 1)
 
-    def _history_is_valid(self, line: Line) -> None:
-        context = line.seen()
-        self.require(isinstance(context[0].body, SystemBody), 3, f"{line.conversation.id} lost its system message")
-        open_now = {row.call.call.id for row in line.ledger.values() if not row.returned}
-        self.require(dangling(context) == (open_now, []), 3, f"{line.conversation.id}: {dangling(context)}, {open_now}")
+    def _history_is_valid(self, stored: ConversationRows) -> None:
+        context = stored.seen()
+        self.require(isinstance(context[0].body, SystemBody), 3, f"{stored.conversation.id} lost its system message")
+        open_now = {row.call.call.id for row in stored.ledger.values() if not row.returned}
+        self.require(
+            dangling(context) == (open_now, []), 3, f"{stored.conversation.id}: {dangling(context)}, {open_now}"
+        )
 
     # ---- what models and tools are asked ----------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ from holdfast.storage.schema.migrate import migrate
 from holdfast.storage.sql.database import Database
 from holdfast.testing.scripted_model import ScriptedModel
 from holdfast.testing.waiting import async_until
-from holdfast.tools.builtin.memory_search import Recall
+from holdfast.tools.builtin.memory_search import MemorySearch
 from holdfast.tools.builtin.toolbox import Builtins
 from holdfast.tools.builtin.web import Web
 from holdfast.tools.schema.tool_schema import SourceSchemas
@@ -178,8 +178,8 @@ def _decided_on(snapshot: Snapshot) -> Snapshot:
 
 def builtins_of(house: House) -> Builtins:
     """The server's own tools on this house's database; without the web."""
-    recall = Recall(SqlMessageSearch(house.database), SqlArchives(house.database), house.deps.clock)
-    return Builtins(recall, Web(GuardedClient(allow_private=False), None, None), house.toolbox, house.deps.clock)
+    memory_search = MemorySearch(SqlMessageSearch(house.database), SqlArchives(house.database), house.deps.clock)
+    return Builtins(memory_search, Web(GuardedClient(allow_private=False), None, None), house.toolbox, house.deps.clock)
 
 
 @asynccontextmanager
@@ -197,7 +197,7 @@ async def opened(
     limits: QueueLimits | None = None,
     **wired: Any,
 ) -> AsyncIterator[House]:
-    """The house; without `sweep` it leaves alone what others left behind. `wired` goes to its wiring as it is."""
+    """An engine on this database. Without `sweep` it claims no runs of others. `wired` are more of its dependencies."""
     clock = clock or SystemClock()
     database = Database(url)
     migrate(database.engine)

@@ -1,4 +1,4 @@
-"""Old events are forgotten, in small batches, and whoever asks for them is told so."""
+"""Old events are deleted in small batches, and a client that asks for them gets a gap."""
 
 from __future__ import annotations
 

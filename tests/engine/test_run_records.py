@@ -1,4 +1,4 @@
-"""What a run leaves behind: its metrics, tools and errors, and nothing at all once it is deleted."""
+"""What is stored of a run: its metrics, tools and errors; and that nothing remains once it is deleted."""
 
 from __future__ import annotations
 

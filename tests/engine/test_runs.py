@@ -240,7 +240,7 @@ async def test_a_run_whose_owner_died_is_taken_over_and_finished(database_url: s
             assert await other.kinds(conversation) == ["System", "User", "Assistant"]
 
 
-async def test_a_run_that_kills_whoever_drives_it_is_given_up_but_not_one_that_gets_on(house: House) -> None:
+async def test_a_run_that_crashes_every_owner_is_given_up_unless_it_makes_progress(house: House) -> None:
     run = await house.deps.store.run(await lost_run(house, await house.agent()))
     request = RunRequest.from_json(run.request)
     eleventh = Lease(run.id, "other", 11, house.deps.clock.now())
@@ -259,7 +259,7 @@ async def test_a_claimed_run_that_others_brought_to_rest_is_left_alone(house: Ho
 
 
 @pytest.mark.parametrize("lost", ["taken by another", "given back", "declared void"])
-async def test_whoever_lost_the_lease_can_write_nothing(house: House, lost: str) -> None:
+async def test_a_process_that_lost_the_lease_can_write_nothing(house: House, lost: str) -> None:
     conversation = await house.agent()
     run_id = await lost_run(house, conversation)
     store, now = house.deps.store, house.deps.clock.now()
@@ -303,7 +303,7 @@ async def test_a_tool_lost_with_its_worker_is_shown_to_a_human_and_not_run_again
             assert other.toolbox.calls == []
 
 
-async def test_a_request_for_nobody_changes_nothing(house: House) -> None:
+async def test_an_answer_without_a_waiting_call_changes_nothing(house: House) -> None:
     conversation = await house.agent()
     with pytest.raises(Invalid, match="No tool call is currently awaiting approval"):
         await house.engine.start(DEFAULT_ACTOR, conversation, RunRequest(answers=(Approval("c1", True),)))

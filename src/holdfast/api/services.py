@@ -22,7 +22,8 @@ from holdfast.ports.stores.agent_store import AgentStore
 from holdfast.ports.stores.approval_store import ApprovalStore
 from holdfast.ports.stores.archive_store import ArchiveStore
 from holdfast.ports.stores.block_store import BlockStore
-from holdfast.ports.stores.history_store import ConversationStore, History
+from holdfast.ports.stores.conversation_store import ConversationStore
+from holdfast.ports.stores.history_store import History
 from holdfast.ports.stores.mcp_server_store import McpServerStore
 from holdfast.ports.stores.message_search import MessageSearch
 from holdfast.ports.stores.provider_store import ProviderFactory, ProviderStore

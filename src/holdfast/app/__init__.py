@@ -28,7 +28,7 @@ from holdfast.core.budget import Budget
 from holdfast.engine.chores.approval_expiry import ApprovalExpiry
 from holdfast.engine.chores.retention import Retention
 from holdfast.engine.chores.tracing import Tracing
-from holdfast.engine.chores.webhooks import Mail, Webhooks
+from holdfast.engine.chores.webhooks import WebhookDependencies, Webhooks
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
@@ -177,7 +177,7 @@ def _chores(
     settings: Settings, database: Database, deps: Dependencies, outbound: GuardedClient
 ) -> tuple[Webhooks, Retention]:
     """Background work beside the runs: deliver webhooks, delete old events and traces."""
-    mail = Mail(SqlOutbox(database), deps.store, outbound, deps.clock, settings.webhook_secret)
+    webhook_deps = WebhookDependencies(SqlOutbox(database), deps.store, outbound, deps.clock, settings.webhook_secret)
     retention = Retention(
         SqlOldEvents(database),
         deps.clock,
@@ -185,7 +185,7 @@ def _chores(
         traces=SqlTraces(database),
         trace_days=settings.trace_retention_days,
     )
-    return Webhooks(mail), retention
+    return Webhooks(webhook_deps), retention
 
 
 def _providers(

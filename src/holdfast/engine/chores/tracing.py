@@ -118,10 +118,10 @@ class Tracing:
             traces.append(replace(one.trace, body=pack(one.plain, opened[one.secrets])))
         return traces
 
-    def _encodings(self, sealed: Sequence[str]) -> list[bytes]:
+    def _encodings(self, encrypted: Sequence[str]) -> list[bytes]:
         """The secrets as they may appear in JSON: as they are, escaped, and escaped twice."""
         forms: set[bytes] = set()
-        for text in sealed:
+        for text in encrypted:
             try:
                 secret = self._encrypter.decrypt(text)
             except WrongKey:

@@ -108,7 +108,7 @@ class Change:
 
     @property
     def announced(self) -> list[tuple[Literal["requested", "settled"], Call]]:
-        """The calls that begin to wait for a person, and those for which somebody has decided."""
+        """The calls that begin to wait for a person, and those that a person or a policy has decided."""
         waiting = [call for call in (*self.new_calls, *self.changed_calls) if call.waiting]
         settled = [entry.call for entry in self.audit_entries if entry.call.request_id is not None]
         return [*(("requested", call) for call in waiting), *(("settled", call) for call in settled)]

@@ -1,10 +1,10 @@
 """The store of conversations: create, change, fork, reset and remove.
 
-Implements `ports.stores.history_store.ConversationStore`. A fork shares the messages before the fork with its source
-and has a context of its own. A conversation's messages are its own and those of its ancestors up to the fork, which
-`lineage` lists (each conversation is its own ancestor, without a limit). Sequence numbers continue from the parent's,
-so one order holds for all. Number 0 is the system message, which is never shared. Messages of runs are written by
-`storage.runs.checkpoint`.
+Implements `ports.stores.conversation_store.ConversationStore`. A fork shares the messages before the fork with its
+source and has a context of its own. A conversation's messages are its own and those of its ancestors up to the fork,
+which `lineage` lists (each conversation is its own ancestor, without a limit). Sequence numbers continue from the
+parent's, so one order holds for all. Number 0 is the system message, which is never shared. Messages of runs are
+written by `storage.runs.checkpoint`.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _move_shared_messages(connection: Connection, conversation_id: str) -> None:
 
 
 class SqlConversations:
-    """Implements `ports.stores.history_store.ConversationStore`."""
+    """Implements `ports.stores.conversation_store.ConversationStore`."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""A process that leaves hands over what it drives, at once and for good, whatever it still had under way."""
+"""Graceful shutdown: a process releases all its runs at once and for good, also those with pending writes."""
 
 from __future__ import annotations
 
