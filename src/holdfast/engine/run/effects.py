@@ -164,7 +164,9 @@ class Effects:
         Between that check and the start of the tool there is no await."""
         deps = self._deps
         while not self._held_lease.held:
-            await renew(self._held_lease, deps.store)
+            await renew([self._held_lease], deps.store)
+            if self._held_lease.error is not None:
+                raise self._held_lease.error
         result, edits = await tool_call.perform(
             call, self._loaded, deps.toolbox, deps.tool_limits, self._run.turn_id, self._report_progress
         )

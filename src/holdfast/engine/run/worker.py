@@ -23,6 +23,7 @@ from holdfast.engine.cancel.cancel_idle_run import cancel_idle_run
 from holdfast.engine.dependencies import LONGEST_BACKOFF_SECONDS, Dependencies
 from holdfast.engine.run.accept import Accepted
 from holdfast.engine.run.driver import Driver
+from holdfast.engine.run.heartbeat import Heartbeat
 from holdfast.engine.run.held_lease import HeldLease
 from holdfast.engine.run.takeover import take_over
 from holdfast.ports.bus import HintKind
@@ -103,6 +104,7 @@ class Worker:
         self._takes_runs = deps.most_runs > 0
         self._draining_since_ns: int | None = None
         self._backoff = Backoff(deps.clock, deps.owner, deps.longest_backoff_seconds, self._poll_now)
+        self._heartbeat = Heartbeat(deps)
         deps.bus.subscribe(self._received)
 
     @property
@@ -116,7 +118,7 @@ class Worker:
         """Drive a run that was accepted here, unless it has come to rest already."""
         if accepted.run.status in ACTIVE:
             held_lease = HeldLease(accepted.lease, self._deps.clock, self._deps.lease_seconds)
-            driver = Driver(accepted.session, accepted.run, held_lease)
+            driver = Driver(accepted.session, accepted.run, held_lease, accepted.run.last_event)
             self._start(driver, driver.drive(accepted.decision))
             if request.answers is not None:  # runs may have been queued while a person was asked
                 self._maybe_queued.add(accepted.run.conversation_id)
@@ -125,6 +127,7 @@ class Worker:
         run_id = driver.run.id
         task = asyncio.create_task(self._guard(driver.run, driver.held_lease, work), name=f"drive {run_id}")
         self.driving[run_id] = (task, driver.held_lease)
+        self._heartbeat.hold(driver.held_lease)
         self._run_of_conversation[driver.run.conversation_id] = run_id
 
     async def _guard(self, run: Run, held_lease: HeldLease, work: Coroutine[Any, Any, None]) -> None:
@@ -142,6 +145,7 @@ class Worker:
         except Exception:
             log.exception("run %s stopped because of a bug in the server; it will be taken over", run.id)
         finally:
+            self._heartbeat.let_go(held_lease)
             if (mine := self.driving.get(run.id)) is not None and mine[1] is held_lease:
                 del self.driving[run.id]
             if self._run_of_conversation.get(run.conversation_id) == run.id:
@@ -283,6 +287,7 @@ class Worker:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
+        self._heartbeat.close()
         await self._hand_over(self._deps.store.hand_over(self._deps.owner))
 
     async def _hand_over(self, release: Awaitable[None]) -> None:
