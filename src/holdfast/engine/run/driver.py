@@ -75,6 +75,7 @@ class Driver:
             if not self._rests:
                 self._session.keep(rests=False)
             deps.feed.close(self.run.id)
+            await self._effects.closed()
 
     async def _first_decision(self, found: Happened) -> Decision:
         """Decide on what was found. Input that has become invalid fails the run and leaves the open calls of other runs
@@ -132,8 +133,8 @@ class Driver:
         return self._effects.interrupted(BudgetSpent(spent), spent.stop)
 
     async def _cancel_asked(self) -> Outcome:
-        """The cancel request from the run's row, which may have come through another process."""
-        self.run = asked = await self._deps.store.run(self.run.id)
+        """The cancel request from the run's row; it is read here if it came through another process."""
+        self.run = asked = self.held_lease.asked or await self._deps.store.run(self.run.id)
         if asked.status not in ACTIVE:
             raise LostLease(f"Run {asked.id} was brought to rest by another process.")
         return self._effects.interrupted(CancelAsked(rollback=asked.cancel_rollback), "cancelled")

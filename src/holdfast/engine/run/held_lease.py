@@ -34,6 +34,7 @@ class HeldLease:
         self._length = timedelta(seconds=lease_seconds)
         self.interrupted = asyncio.Event()
         self.cancelled = False
+        self.asked: Run | None = None  # the run with its cancel request, if this process has read it
         self.error: BaseException | None = None
 
     @property
@@ -53,7 +54,8 @@ class HeldLease:
         """Whether no other process can have claimed the run yet, with a margin for clocks that differ."""
         return self._clock.now() < self.stored.expires_at - self._length * MARGIN
 
-    def cancel_asked(self) -> None:
+    def cancel_asked(self, asked: Run | None = None) -> None:
+        self.asked = self.asked or asked
         self.cancelled = True
         self.interrupted.set()
 

@@ -160,17 +160,18 @@ class Worker:
         if run.status not in ACTIVE and can_cancel(run.status, run.stop_reason):
             await cancel_idle_run(self._deps, run, run.cancel_asked_by)
 
-    async def cancel_here(self, run_id: str) -> bool:
-        """Cancel a run that this process drives, or that none does. False if another process drives it."""
-        if (driving := self.driving.get(run_id)) is None:
-            lease = await self._deps.store.claim(run_id, self._deps.owner, *self._lease_times())
+    async def cancel_here(self, asked: Run) -> bool:
+        """Cancel a run that this process drives, or that none does. False if another process drives it. `asked` has the
+        cancel request."""
+        if (driving := self.driving.get(asked.id)) is None:
+            lease = await self._deps.store.claim(asked.id, self._deps.owner, *self._lease_times())
             if lease is None:
                 return False
             await self._take_over(lease)
-            driving = self.driving.get(run_id)
+            driving = self.driving.get(asked.id)
         if driving is not None:
             task, held_lease = driving
-            held_lease.cancel_asked()
+            held_lease.cancel_asked(asked)
             await asyncio.wait({task})
         return True
 
@@ -208,7 +209,7 @@ class Worker:
         self._polling = asyncio.create_task(self._keep_polling(crashed), name="polling for work")
 
     async def _keep_polling(self, crashed: CrashedOwners) -> None:
-        while self._draining_since_ns is None:
+        while not self.is_draining:
             pause = asyncio.create_task(self._deps.clock.sleep(self._deps.lease_seconds / 2))
             asked = asyncio.create_task(self._poll_now.wait())
             try:
@@ -268,10 +269,14 @@ class Worker:
 
     def drain(self) -> None:
         """Start no further run; runs that are accepted here from now on are for other processes."""
-        if self._draining_since_ns is None:
+        if not self.is_draining:
             self._draining_since_ns = self._deps.clock.monotonic_ns()
         self._takes_runs = False
         self._poll_now.set()
+
+    @property
+    def is_draining(self) -> bool:
+        return self._draining_since_ns is not None
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Let runs finish for `grace_seconds` since draining began, then release the leases of the others."""
