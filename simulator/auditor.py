@@ -99,11 +99,15 @@ class Auditor:
             case "checkpoint", (lease, change):
                 self._holds(lease)
                 self._changed(lease.run_id, change, epoch=lease.epoch, by=process)
-            case "append_events", (lease, first, records):
-                self._holds(lease)
-                self._shown(lease.run_id, first, records)
-            case "renew", (lease,):
-                self._holds(lease)
+            case "append_events", (pages,):
+                for page in pages:
+                    if page.lease.run_id not in done.answer:
+                        self._holds(page.lease, extends=False)
+                        self._shown(page.lease.run_id, page.first_seq, page.records)
+            case "renew", (leases,):
+                for lease in leases:
+                    if lease.run_id not in done.answer:
+                        self._holds(lease)
             case "settle_resting", (run_id, change) if done.answer:
                 book = self.runs[run_id]
                 waits = book.stop == "requires_approval" or (book.queued and book.status == "created")
@@ -148,12 +152,13 @@ class Auditor:
             if waits and other_id != run_id:
                 self.require(other.written_at >= asked_at, 8, f"{run_id} overtook {other_id} in the queue")
 
-    def _holds(self, lease: Lease) -> None:
+    def _holds(self, lease: Lease, *, extends: bool = True) -> None:
         book = self.runs[lease.run_id]
         self.require(lease.epoch == book.epoch, 5, f"{lease.run_id}: epoch {lease.epoch} wrote during {book.epoch}")
         self.require(book.status in ACTIVE, 5, f"{lease.run_id} was written to at rest ({book.status})")
         self.require(book.lease is not None, 8, f"{lease.run_id} is written by an owner that had released it")
-        book.lease = lease
+        if extends:
+            book.lease = lease
 
     def _one_at_a_time(self, conversation_id: str) -> None:
         active = [

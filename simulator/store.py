@@ -17,7 +17,16 @@ from holdfast.core.lifecycle import ACTIVE, CALL_CHANGES, check_rest, sources_of
 from holdfast.core.records import Conversation, Run, Step
 from holdfast.core.run_request import RunRequest
 from holdfast.ports.stores.approval_store import Due
-from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, Snapshot, StaleMemory, StaleSnapshot
+from holdfast.ports.stores.run_store import (
+    Change,
+    KnownRequest,
+    Lease,
+    LogPage,
+    NewPage,
+    Snapshot,
+    StaleMemory,
+    StaleSnapshot,
+)
 from simulator.rows import AgentRows, CallRow, ConversationRows, RunRow, Tables
 from simulator.writing import run_values, write
 
@@ -85,8 +94,9 @@ class MemoryStore(Tables):
         for first, page in [page for page in row.pages if page[0] + len(page[1]) > after + 1][:limit]:
             records.extend(page[max(0, after + 1 - first) :])
         rests = row.run.status not in ACTIVE
-        done = rests and (after + len(records) >= row.run.last_event or not records)
-        return LogPage(tuple(records), after + 1, done, row.run.last_event)
+        last_event = row.run.last_event if rests else self.last_event(run_id)
+        done = rests and (after + len(records) >= last_event or not records)
+        return LogPage(tuple(records), after + 1, done, last_event)
 
     def run(self, run_id: str) -> Run:
         return self._row(run_id).run
@@ -234,17 +244,31 @@ class MemoryStore(Tables):
         self._check(stored, change)
         write(self, stored, None, change, now)
 
-    def append_events(self, lease: Lease, first_seq: int, records: Sequence[str], now: datetime) -> bool:
-        row = self._fenced(lease)
-        row.expires_at = lease.expires_at
-        row.run = replace(row.run, last_event=first_seq + len(records) - 1)
-        row.pages.append((first_seq, tuple(records)))
-        return row.cancel_asked_at is not None
+    def append_events(self, pages: Sequence[NewPage], now: datetime) -> list[str]:
+        gone: list[str] = []
+        for page in pages:
+            try:
+                self._fenced(page.lease).pages.append((page.first_seq, tuple(page.records)))
+            except LostLease:
+                gone.append(page.lease.run_id)
+        return gone
 
-    def renew(self, lease: Lease) -> bool:
-        row = self._fenced(lease)
-        row.expires_at = lease.expires_at
-        return row.cancel_asked_at is not None
+    def last_event(self, run_id: str) -> int:
+        pages = self._row(run_id).pages
+        return pages[-1][0] + len(pages[-1][1]) - 1 if pages else 0
+
+    def renew(self, leases: Sequence[Lease]) -> list[str]:
+        gone: list[str] = []
+        for lease in leases:
+            try:
+                self._fenced(lease).expires_at = lease.expires_at
+            except LostLease:
+                gone.append(lease.run_id)
+        return gone
+
+    def cancels_asked(self, owner: str) -> list[str]:
+        mine = (row for row in self.runs.values() if row.owner == owner and row.run.status in ACTIVE)
+        return sorted(row.run.id for row in mine if row.cancel_asked_at is not None)
 
     def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool, now: datetime) -> Run:
         row = self.runs[run_id]

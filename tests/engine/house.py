@@ -18,6 +18,7 @@ from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream import event_records
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.stream.page_writer import PageWriter
 from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
@@ -215,6 +216,7 @@ async def opened(
         owner=owner,
         bus=bus,
         feed=Feed(store, bus),
+        pages=PageWriter(store),
         lease_seconds=lease_seconds,
         most_runs=most_runs,
         **wired,

@@ -12,7 +12,7 @@ from holdfast.core.conversation.messages import Approval, Draft, Text, UserBody
 from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.approval_store import ApprovalFilter
-from holdfast.ports.stores.run_store import Change, Lease
+from holdfast.ports.stores.run_store import Change, Lease, NewPage
 from holdfast.records.approvals import Approvals
 from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
@@ -200,7 +200,7 @@ async def test_a_worker_that_slept_past_its_lease_starts_no_tool(database_url: s
             asked = await checkpoint(replace(lease, expires_at=clock.now() - timedelta(seconds=1)), change)
             late = clock.now() + timedelta(seconds=11)
             await store.claim(run.id, "other", clock.now(), late)
-            held_lease._lease = replace(lease, expires_at=clock.now())
+            held_lease.stored = replace(lease, expires_at=clock.now())
             return asked
 
         run = await house.start(conversation)
@@ -241,12 +241,12 @@ async def test_a_page_that_could_not_be_stored_leaves_no_hole_in_the_log(databas
         house.model.script(Say("and again"))
         append, pages = house.deps.store.append_events, 0
 
-        async def full_once(lease: Lease, first: int, records: Sequence[str]) -> bool:
+        async def full_once(new: Sequence[NewPage]) -> Sequence[str]:
             nonlocal pages
             pages += 1
             if pages == 3:
                 raise OSError("the disk is full")
-            return await append(lease, first, records)
+            return await append(new)
 
         house.deps.store.append_events = full_once  # type: ignore[method-assign, assignment]
         run = await house.start(conversation, stream_tokens=True)

@@ -59,7 +59,7 @@ async def test_a_page_that_comes_late_does_not_hold_a_run_that_was_handed_over(
         under_way, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
         append = leaving.deps.store.append_events
 
-        async def late(*args: Any) -> bool:
+        async def late(*args: Any) -> Any:
             under_way.set()
             await go_on.wait()
             try:

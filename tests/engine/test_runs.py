@@ -13,7 +13,7 @@ from holdfast.core.errors import ConversationBusy, Invalid, LostLease, PendingAp
 from holdfast.core.run_request import RunRequest
 from holdfast.core.state import Crashed, Recovered
 from holdfast.engine.run.takeover import found, take_over
-from holdfast.ports.stores.run_store import Change, Lease
+from holdfast.ports.stores.run_store import Change, Lease, NewPage
 from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Fail, Hang, Say, Think
@@ -275,9 +275,11 @@ async def test_a_process_that_lost_the_lease_can_write_nothing(house: House, los
         assert new.epoch == 2
     snapshot = await store.snapshot(conversation)
     change = Change(conversation, snapshot.version, snapshot.next_seq, events=("data: {}\n\n",), first_event=2)
-    for write in (store.checkpoint(old, change), store.append_events(old, 2, ["x"]), store.renew(old)):
-        with pytest.raises(LostLease):
-            await write
+    with pytest.raises(LostLease):
+        await store.checkpoint(old, change)
+    assert await store.append_events([NewPage(old, 2, ["x"])]) == [run_id]
+    assert await store.renew([old]) == [run_id]
+    assert await store.last_event(run_id) == 1
     free = await store.claim(run_id, "third", now, later) is not None
     assert free == (lost != "taken by another")
 

@@ -33,6 +33,7 @@ from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.stream.page_writer import PageWriter
 from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.outbound.guarded_session import guarded_session
 from holdfast.outbound.image_fetcher import GuardedImageFetcher
@@ -111,6 +112,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             owner=liveness.owner,
             bus=bus,
             feed=Feed(store, bus),
+            pages=PageWriter(store),
             approvals_announced=approval_feed.announced,
             images=GuardedImageFetcher(outbound),
             lease_seconds=settings.lease_seconds,

@@ -30,6 +30,7 @@ RESPONSE_OPTIONS = {
     "include_return_message_types",
     "include_compaction_messages",
     "background",
+    "on_disconnect",
     "agent_id",
 }
 MAX_KEY_CHARS = 256

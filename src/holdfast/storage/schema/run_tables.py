@@ -70,6 +70,7 @@ runs = Table(
     # One run at a time works on a conversation.
     Index(ONE_ACTIVE_RUN, "conversation_id", unique=True, **only_where(f"{IS_ACTIVE} AND NOT queued")),
     Index("ix_runs_active_lease", "queued", "lease_expires_at", **only_where(IS_ACTIVE)),
+    Index("ix_runs_active_cancel", "lease_owner", **only_where(f"{IS_ACTIVE} AND cancel_asked_at IS NOT NULL")),
 )
 
 # Idempotency keys: a request that is sent again with the same key returns the same run.
