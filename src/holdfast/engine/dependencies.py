@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from holdfast.core.budget import NO_LIMITS, Budget, Price
 from holdfast.core.conversation import token_estimate
-from holdfast.engine.chores.tracing import Tracing
 from holdfast.engine.run.loaded_conversation import ContextCache
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.traces.tracing import Tracing
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.ports.image_fetcher import ImageFetcher

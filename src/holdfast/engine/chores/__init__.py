@@ -1,1 +1,1 @@
-"""Background tasks of a process, repeated until it shuts down: approval expiry, webhooks, retention, traces."""
+"""Background tasks of a process, repeated until it shuts down: approval expiry, webhooks, retention."""
