@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import compress, count, takewhile
+from operator import is_not
 from typing import Any, NamedTuple
 
 import orjson
@@ -96,10 +97,10 @@ def _is_system(entry: Any) -> bool:
 
 
 def _same_entries(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """How many entries at the start are the same. Compared as JSON, because values that differ there (1, 1.0 and true)
-    are equal in Python."""
-    pairs = enumerate(zip(before, after, strict=False))
-    differing = (number for number, (a, b) in pairs if a is not b and to_json(a) != to_json(b))
+    """How many entries at the start are the same. Those that are not the same object are compared as JSON, because
+    values that differ there (1, 1.0 and true) are equal in Python."""
+    others = compress(count(), map(is_not, before, after))
+    differing = (number for number in others if to_json(before[number]) != to_json(after[number]))
     return next(differing, min(len(before), len(after)))
 
 
