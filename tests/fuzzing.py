@@ -302,7 +302,8 @@ SOURCES = (
 
 
 def _chunked(random: Random, body: bytes) -> bytes:
-    pieces, read = [], 0
+    pieces: list[bytes] = []
+    read = 0
     while read < len(body) and len(pieces) < 20:
         size = random.randrange(1, 1 + len(body) - read)
         pieces.append(b"%x\r\n" % size + body[read : read + size] + b"\r\n")

@@ -43,8 +43,8 @@ class Peer:
         return f"http://127.0.0.1:{self.port}/{'sse' if self.kind == 'sse' else 'mcp'}"
 
     @property
-    def config(self) -> dict[str, Any]:
-        """The configuration with which a client creates it."""
+    def config(self) -> Any:
+        """The configuration with which a client creates it; the SDK has a type for each kind."""
         if self.kind == "stdio":
             return {"mcp_server_type": "stdio", "command": self.command[0], "args": self.command[1:]}
         return {"mcp_server_type": "sse" if self.kind == "sse" else "streamable_http", "server_url": self.url}

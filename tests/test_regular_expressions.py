@@ -35,6 +35,7 @@ METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"
 CHARACTERS = " \t\n:'\"`*-=_.,;()[]{}<>/\\0aA="
 OWN_WORDS = re.compile(r"[A-Za-z<>/!-]{2,}")
 MORE_PIECES = ("a ", "a:", "a=", "a='", "1.", "-v1", "gpt-5", "{{a|", "not to ", ":param x ", "(a", "sealed.00000000.")
+TOOLS = (ToolSpec("a", "", {}), ToolSpec("a_" * 32, "", {}))
 # Patterns that are compiled where they are used or that are part of other values.
 WITHOUT_A_NAME: dict[str, Callable[[str], object]] = {
     "words_of": demo_model.words_of,
@@ -47,7 +48,6 @@ WITHOUT_A_NAME: dict[str, Callable[[str], object]] = {
     "count": lambda text: (tokenizers.count(text, text), tokenizers.count("gpt-5", text)),
     "best": lambda text: best([], text, 10),
 }
-TOOLS = (ToolSpec("a", "", {}), ToolSpec("a_" * 32, "", {}))
 
 
 def modules() -> Iterator[ModuleType]:

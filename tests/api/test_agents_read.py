@@ -78,7 +78,7 @@ def test_agents_that_ran_come_before_those_that_never_did(client: Letta) -> None
     ran, *others = [client.agents.create(model=MODEL, include_base_tools=False).id for _ in range(4)]
     client.agents.messages.create(ran, input="hello")
     for order in ("asc", "desc"):
-        listed = [a.id for a in client.agents.list(limit=2, order_by="last_run_completion", order=order)]  # type: ignore[arg-type]
+        listed = [a.id for a in client.agents.list(limit=2, order_by="last_run_completion", order=order)]
         assert listed[0] == ran
         assert sorted(listed[1:]) == sorted(others)
 

@@ -67,9 +67,9 @@ def test_the_next_model_answers(
     vendor.script(Say("I am the second."))
     if streaming:
         events = list(client.agents.messages.create(agent, input="hello", streaming=True, stream_tokens=True))
-        said = "".join(e.content for e in events if e.message_type == "assistant_message")  # type: ignore[union-attr]
+        said = "".join(str(e.content) for e in events if e.message_type == "assistant_message")
     else:
-        said = client.agents.messages.create(agent, input="hello").messages[-1].content  # type: ignore[union-attr]
+        said = str(client.agents.messages.create(agent, input="hello").messages[-1].content)  # type: ignore[union-attr]
     assert said == "I am the second."
     assert [one.path for one in vendor.received] == ["/v1/chat/completions"] * times + ["/v1/messages"]
     (step,) = httpx.get(f"{house}/v1/steps/").json()

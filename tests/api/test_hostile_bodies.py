@@ -188,10 +188,10 @@ def test_a_search_of_many_words_is_answered(http: httpx.Client, agent_id: str) -
 def test_a_password_that_is_not_ascii_is_accepted_in_both_encodings(tmp_path: Path) -> None:
     with ServerProcess(f"sqlite:///{tmp_path}/x.db", HOLDFAST_PASSWORD="grüße") as server:
         for encoding in ("utf-8", "latin-1"):
-            headers = {"authorization": "Bearer grüße".encode(encoding)}
+            headers = {b"authorization": "Bearer grüße".encode(encoding)}
             assert httpx.get(f"{server.url}/v1/agents/", headers=headers).status_code == 200
         assert httpx.get(f"{server.url}/v1/agents/", headers={"authorization": "Bearer grusse"}).status_code == 401
-        assert httpx.get(f"{server.url}/v1/agents/", headers={"authorization": b"Bearer gr?\xc3e"}).status_code == 401
+        assert httpx.get(f"{server.url}/v1/agents/", headers={b"authorization": b"Bearer gr?\xc3e"}).status_code == 401
 
 
 @pytest.mark.parametrize(

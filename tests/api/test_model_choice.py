@@ -103,7 +103,7 @@ def test_a_temperature_and_reasoning_effort_are_honoured(client: Letta, vendor: 
     agent = agent_of(client, model, model_settings={"temperature": 0.75, "reasoning": {"reasoning_effort": "none"}})
     client.agents.messages.create(agent, input="hello")
     assert sent(vendor)["temperature"] == 0.75
-    client.agents.update(agent, model_settings={"reasoning": {"reasoning_effort": "high"}})  # type: ignore[arg-type]
+    client.agents.update(agent, model_settings={"reasoning": {"reasoning_effort": "high"}})
     client.agents.messages.create(agent, input="hello")
     body = sent(vendor)
     assert body["reasoning_effort"] == "high" if model == OPENAI else body["thinking"]["budget_tokens"] > 8192
@@ -130,7 +130,7 @@ def test_a_request_chooses_before_a_conversation_and_that_before_the_agent(clien
 def test_a_conversations_choice_can_be_changed(client: Letta, vendor: ModelServer) -> None:
     agent = agent_of(client, OPENAI)
     talk = client.conversations.create(agent_id=agent)
-    client.conversations.update(talk.id, model=ANTHROPIC, model_settings={"max_output_tokens": 99})  # type: ignore[arg-type]
+    client.conversations.update(talk.id, model=ANTHROPIC, model_settings={"max_output_tokens": 99})
     list(client.conversations.messages.create(talk.id, input="hello"))
     assert (sent(vendor)["model"], sent(vendor)["max_tokens"]) == ("claude-sonnet-4-5", 99)
 

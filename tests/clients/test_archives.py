@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,10 +38,10 @@ def test_an_archive_is_made_read_changed_listed_and_deleted(client: Letta) -> No
     assert client.archives.update(made.id, description="e").name == name
     assert [one.id for one in client.archives.list(name=name)] == [made.id]
     passage = client.archives.passages.create(made.id, text="hello")
-    assert client.archives.delete(made.id) is None
+    client.archives.delete(made.id)
     with pytest.raises(NotFoundError):
         client.archives.retrieve(made.id)
-    assert client.passages.search(query="hello", archive_id=None, tags=[passage.id]) == []
+    assert client.passages.search(query="hello", archive_id=None, tags=[str(passage.id)]) == []
 
 
 def test_archives_are_paged_newest_first(client: Letta) -> None:
@@ -56,7 +57,7 @@ def test_passages_are_added_one_by_one_and_many_at_once(client: Letta) -> None:
     assert (one.archive_id, one.tags, one.metadata) == (archive.id, ["t"], {"k": 1})
     many = client.archives.passages.create_many(archive.id, passages=[{"text": "two"}, {"text": "three"}])
     assert texts(many) == ["two", "three"]
-    assert client.archives.passages.delete(one.id or "", archive_id=archive.id) is None
+    client.archives.passages.delete(one.id or "", archive_id=archive.id)
     assert {hit.passage.text for hit in client.passages.search(archive_id=archive.id)} == {"two", "three"}
     with pytest.raises(NotFoundError):
         client.archives.passages.delete(one.id or "", archive_id=archive.id)
@@ -65,13 +66,14 @@ def test_passages_are_added_one_by_one_and_many_at_once(client: Letta) -> None:
 def test_what_is_not_there_is_not_found_and_nonsense_is_refused(client: Letta) -> None:
     nowhere = f"archive-{uuid.uuid4()}"
     agent = agent_of(client)
-    for attempt in (
+    attempts: tuple[Callable[[], object], ...] = (
         lambda: client.archives.passages.create(nowhere, text="x"),
         lambda: client.agents.archives.attach(nowhere, agent_id=agent),
         lambda: client.agents.passages.list(f"agent-{uuid.uuid4()}"),
         lambda: client.agents.passages.delete(f"passage-{uuid.uuid4()}", agent_id=agent),
         lambda: client.passages.search(archive_id=nowhere),
-    ):
+    )
+    for attempt in attempts:
         with pytest.raises(NotFoundError):
             attempt()
     for wrong in (

@@ -16,7 +16,7 @@ from server_fixture import Served
 QUESTION = [{"role": "user", "content": "speak"}]
 HANGING = [{"step": "Say", "text": "one two three"}, {"step": "Hang"}]
 
-Cancel = Callable[[Letta, str, str, str], dict[str, str]]
+Cancel = Callable[[Letta, str, str, str], dict[str, object]]
 WAYS: dict[str, Cancel] = {
     "by agent": lambda client, agent_id, run_id, conversation_id: client.agents.messages.cancel(agent_id),
     "by run": lambda client, agent_id, run_id, conversation_id: client.agents.messages.cancel(

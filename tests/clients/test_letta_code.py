@@ -137,4 +137,4 @@ def answers_in(served: Served, session: dict[str, Any]) -> list[str]:
     listed = served.client().agents.messages.list(
         session["agent_id"], conversation_id=session["conversation_id"], order="asc", limit=100
     )
-    return [message.content for message in listed.items if message.message_type == "assistant_message"]
+    return [str(message.content) for message in listed.items if message.message_type == "assistant_message"]

@@ -45,7 +45,7 @@ def test_the_first_call_waits_with_a_word_about_it_and_the_next_does_not(client:
         assert [text for text in details if text] == expected
         returned = [chunk for chunk in chunks if chunk.message_type == "tool_return_message"]
         assert [one.tool_return for one in returned] == ["at six"]
-        numbers = [chunk.seq_id for chunk in chunks if getattr(chunk, "seq_id", None)]
+        numbers = [number for chunk in chunks if (number := getattr(chunk, "seq_id", None))]
         assert numbers == sorted(set(numbers))
 
 

@@ -128,9 +128,10 @@ def test_a_memory_tool_run_by_hand_edits_the_agents_memory(client: Letta) -> Non
     client.agents.tools.run("memory", agent_id=agent, args={"command": "create", "path": "plan", "file_text": "x"})
     assert client.agents.blocks.retrieve("plan", agent_id=agent).value == "x"
     client.agents.messages.create(agent, input="hello")
-    text = next(iter(client.agents.messages.list(agent, order="asc"))).content
-    assert "Ada\ntea" in str(text)
-    assert "<plan>" in str(text)
+    system = next(iter(client.agents.messages.list(agent, order="asc")))
+    assert system.message_type == "system_message"
+    assert "Ada\ntea" in str(system.content)
+    assert "<plan>" in str(system.content)
 
 
 def test_a_source_runs_without_being_kept(http: httpx.Client, client: Letta) -> None:

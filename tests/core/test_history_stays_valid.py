@@ -117,16 +117,13 @@ class World:
     def next(self, decision: Decision) -> Happened:
         if self.draw.draw(st.integers(0, 9), label="crash or cancel") == 0:
             self.running.clear()
-            return self.draw.draw(
-                st.sampled_from(
-                    (
-                        CancelAsked((Text("par"),), "s", "m"),
-                        Recovered("message-9"),
-                        Crashed("bug"),
-                        BudgetSpent(seconds_spent(1), (Text("par"),), "s", "m"),
-                    )
-                )
+            ends: tuple[Happened, ...] = (
+                CancelAsked((Text("par"),), "s", "m"),
+                Recovered("message-9"),
+                Crashed("bug"),
+                BudgetSpent(seconds_spent(1), (Text("par"),), "s", "m"),
             )
+            return self.draw.draw(st.sampled_from(ends))
         if self.running:
             call_id = self.draw.draw(st.sampled_from(sorted(self.running)), label="finishes")
             self.running.discard(call_id)
@@ -134,7 +131,8 @@ class World:
         for effect in decision.effects:
             if isinstance(effect, Compact):
                 failed = CompactionFailed(effect.trigger, "no")
-                return self.draw.draw(st.sampled_from((Compacted(100), Compacted(5_000), failed)), label="compaction")
+                outcomes: tuple[Happened, ...] = (Compacted(100), Compacted(5_000), failed)
+                return self.draw.draw(st.sampled_from(outcomes), label="compaction")
         assert any(isinstance(effect, CallModel) for effect in decision.effects)
         return self.model()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,8 @@ from holdfast.core.state import (
 SOME = Usage(10, 10)
 
 
-def under(before: State, **limits: object) -> State:
-    return replace(before, config=replace(before.config, limits=RunLimits(**limits)))  # type: ignore[arg-type]
+def under(before: State, **limits: Any) -> State:
+    return replace(before, config=replace(before.config, limits=RunLimits(**limits)))
 
 
 def step(
@@ -130,7 +131,7 @@ def test_a_request_may_set_other_limits_than_its_agent_but_no_more_than_the_serv
 
 
 def test_every_budget_ends_with_a_stop_reason_of_the_contract() -> None:
-    stops = {Spent(kind, 1, 1, "").stop for kind in ("steps", "tokens", "cost", "seconds", "repeats")}  # type: ignore[arg-type]
+    stops = {Spent(kind, 1, 1, "").stop for kind in ("steps", "tokens", "cost", "seconds", "repeats")}
     assert stops == {"max_steps", "max_tokens_exceeded"}
 
 

@@ -69,7 +69,7 @@ def objects_to(rule: dict[str, Any], name: str, called: list[str], output: str |
     parent_was_last = last == rule["tool_name"]
     match rule["type"]:
         case "max_count_per_step":
-            return name == rule["tool_name"] and called.count(name) >= rule["max_count_limit"]
+            return bool(name == rule["tool_name"] and called.count(name) >= rule["max_count_limit"])
         case "constrain_child_tools":
             return parent_was_last and name not in rule["children"]
         case "parent_last_tool":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from holdfast.core.conversation.messages import Draft, Text, ToolCall, ToolResult, UserBody
 from holdfast.core.model import Reply, ToolSpec, Usage
 from holdfast.core.state import AgentTool, ModelReplied, RunConfig, State, UserSpoke
@@ -18,12 +21,12 @@ def state(
     *names: str,
     gated: tuple[str, ...] = (),
     client: tuple[str, ...] = (),
-    rules: tuple[dict[str, object], ...] = (),
+    rules: tuple[Mapping[str, Any], ...] = (),
     max_steps: int = 50,
     parallel_calls: bool = True,
     beside: bool = True,
 ) -> State:
-    asked = tuple({"type": "requires_approval", "tool_name": name} for name in gated)
+    asked: tuple[Mapping[str, Any], ...] = tuple({"type": "requires_approval", "tool_name": name} for name in gated)
     return State(
         RunConfig(
             tools={name: agent_tool(name, parallel=beside) for name in names},

@@ -122,7 +122,7 @@ async def test_a_cancel_that_comes_as_the_run_begins_to_wait_is_not_lost(house: 
         await store.ask_cancel(run.id, "user-1", "too late?", False)
         return await checkpoint(lease, change)  # type: ignore[arg-type]
 
-    store.checkpoint = cancel_first  # type: ignore[method-assign, assignment]
+    store.checkpoint = cancel_first  # type: ignore[method-assign]
     run = await house.start(conversation)
     task, _ = house.engine.worker.driving[run.id]
     await asyncio.wait({task})
@@ -248,7 +248,7 @@ async def test_a_page_that_could_not_be_stored_leaves_no_hole_in_the_log(databas
                 raise OSError("the disk is full")
             return await append(lease, first, records)
 
-        house.deps.store.append_events = full_once  # type: ignore[method-assign]
+        house.deps.store.append_events = full_once  # type: ignore[method-assign, assignment]
         run = await house.start(conversation, stream_tokens=True)
         seen = await house.records(run.id)
         assert pages > 3

@@ -51,6 +51,11 @@ def kinds(messages: Any) -> list[str]:
     return [type(message.body).__name__.removesuffix("Body") for message in messages]
 
 
+def text_of(message: Message) -> str:
+    assert isinstance(message.body, UserBody)
+    return plain_text(message.body.parts)
+
+
 def is_summary_request(request: ModelRequest) -> bool:
     return not request.tools and isinstance(request.messages[0].body, SystemBody) and len(request.messages) == 2
 
@@ -68,8 +73,9 @@ async def test_a_context_past_the_threshold_is_compacted_before_the_model_is_ask
     assert is_summary_request(house.model.requests[calls])
     sent = house.model.requests[calls + 1].messages
     assert kinds(sent)[:2] == ["System", "Summary"]
+    assert isinstance(sent[1].body, SummaryBody)
     assert "they talked about the tide" in sent[1].body.text
-    assert plain_text(sent[-1].body.parts) == LONG
+    assert text_of(sent[-1]) == LONG
 
     records = await house.records(run.id)
     event = next(r for r in records if r["message_type"] == "event_message")
@@ -198,7 +204,7 @@ async def test_a_summariser_that_cannot_read_so_much_is_given_the_newer_half(hou
     house.model.script(Say("the newer half"))
     done = await house.maintenance.compact(conversation, {"mode": "all"})
     assert done.summary == "the newer half"
-    first, second = (plain_text(r.messages[-1].body.parts) for r in house.model.requests[-2:])
+    first, second = (text_of(r.messages[-1]) for r in house.model.requests[-2:])
     assert len(second) < len(first)
     assert first.endswith(second[-1_000:])
 

@@ -26,8 +26,8 @@ CASES = 25
 
 def rules_of(random: Random) -> tuple[dict[str, Any], ...]:
     filled = {"text": random.choice(("a", "b", "c"))}
-    child = {"type": "constrain_child_tools", "tool_name": "first", "children": ["pay"]}
-    rules = [
+    child: dict[str, Any] = {"type": "constrain_child_tools", "tool_name": "first", "children": ["pay"]}
+    rules: list[dict[str, Any]] = [
         {"type": "requires_approval", "tool_name": "pay"},
         {"type": "run_first", "tool_name": "pay", "args": filled},
         child | {"child_arg_nodes": [{"name": "pay", "args": filled}]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -60,7 +61,8 @@ async def test_a_stream_whose_events_are_all_gone_is_one_gap(database_url: str) 
         batches = [batch async for batch in house.engine.follow(run.id)]
         assert [(b.records, b.gap_until) for b in batches] == [((), last)]
         assert [batch async for batch in house.engine.follow(run.id, last)] == []
-        gap, stop, done = [record async for record in respond.show(house.engine, run.id).body_iterator]
+        shown: Any = respond.show(house.engine, run.id).body_iterator
+        gap, stop, done = [record async for record in shown]
         assert b'"gap"' in bytes(gap)
         assert bytes(stop) == event_records.stop_record("end_turn").encode()
         assert done == event_records.DONE.encode()

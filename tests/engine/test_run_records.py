@@ -118,8 +118,17 @@ async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent
 async def keep_a_trace(house: House, run: Run) -> None:
     (step, *_) = await house.deps.store.run_steps(run.id)
     now = house.deps.clock.now()
-    of = {"org_id": run.org_id, "run_id": run.id, "step_id": step.id, "agent_id": run.agent_id}
-    trace = Trace(id="provider_trace-1", **of, attempt=1, created_at=now, about={}, body=b"packed")
+    trace = Trace(
+        id="provider_trace-1",
+        org_id=run.org_id,
+        run_id=run.id,
+        step_id=step.id,
+        agent_id=run.agent_id,
+        attempt=1,
+        created_at=now,
+        about={},
+        body=b"packed",
+    )
     await SqlTraces(house.database).keep([trace])
 
 
@@ -322,8 +331,8 @@ async def broken(house: House, conversation: str, way: dict[str, Any]) -> Any:
     def stream(request: Any) -> Any:
         raise RuntimeError("the roof fell in")
 
-    house.model.stream = stream  # type: ignore[method-assign, assignment]
+    house.model.stream = stream  # type: ignore[method-assign]
     try:
         return await house.finished(conversation, **way)
     finally:
-        del house.model.stream  # type: ignore[method-assign]
+        del house.model.stream

@@ -18,6 +18,7 @@ from holdfast.core.errors import AskedWrongly, TooManyRuns
 from holdfast.core.run_request import RunRequest
 from holdfast.engine.run.worker import backoff_seconds
 from holdfast.ports.bus import Bus
+from holdfast.ports.stores.run_store import LogPage
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.testing.script import Call, Hang, Say, Step
@@ -202,7 +203,7 @@ async def test_a_hundred_followers_cost_one_reader(shared_url: str) -> None:
         reads = 0
         read_log = api.deps.store.read_log
 
-        async def counted(run_id: str, after: int, limit: int) -> object:
+        async def counted(run_id: str, after: int, limit: int) -> LogPage:
             nonlocal reads
             reads += 1
             return await read_log(run_id, after, limit)
@@ -225,7 +226,7 @@ async def test_who_waits_for_a_number_beyond_the_end_does_not_make_the_others_re
         reads: list[int] = []
         read_log = api.deps.store.read_log
 
-        async def counted(run_id: str, after: int, limit: int) -> object:
+        async def counted(run_id: str, after: int, limit: int) -> LogPage:
             reads.append(after)
             return await read_log(run_id, after, limit)
 

@@ -44,6 +44,7 @@ def client(holdfast: ServerProcess) -> Iterator[Letta]:
     with Letta(base_url=holdfast.url, max_retries=0) as sdk:
         yield sdk
         for server in sdk.mcp_servers.list():
+            assert server.id is not None
             sdk.mcp_servers.delete(server.id)
 
 

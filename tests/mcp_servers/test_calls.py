@@ -20,7 +20,7 @@ from mcp_use import agent_with, returns, said
 def test_a_servers_tools_are_found_attached_and_called(client: Letta, any_peer: Peer) -> None:
     server: Any = client.mcp_servers.create(server_name="shop", config=any_peer.config)
     assert server.last_error is None
-    tools = {tool.name: tool for tool in client.mcp_servers.tools.list(server.id)}
+    tools: Any = {tool.name: tool for tool in client.mcp_servers.tools.list(server.id)}
     assert tools["add"].tool_type == "external_mcp"
     assert tools["add"].metadata["mcp"]["server_name"] == "shop"
     assert tools["add"].json_schema["parameters"]["required"] == ["a", "b"]
@@ -35,7 +35,7 @@ def test_a_servers_tools_are_found_attached_and_called(client: Letta, any_peer: 
 
 
 def test_each_call_brings_its_idempotency_key_and_its_agent(client: Letta, any_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=any_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=any_peer.config)
     agent_id = agent_with(client, server.id, "charge")
     returns(client, agent_id, '/call charge {"amount": 7}')
     returns(client, agent_id, '/call charge {"amount": 8}')
@@ -56,7 +56,7 @@ def test_a_server_that_repeats_its_credentials_tells_the_model_none_of_them(
         "auth_token": "token-of-the-server-1",
         "custom_headers": {"X-Key": "{{ SHOP_KEY }}", "X-Fixed": "fixed-key-of-the-server"},
     }
-    server = client.mcp_servers.create(server_name="shop", config=config)  # type: ignore[arg-type]
+    server: Any = client.mcp_servers.create(server_name="shop", config=config)  # type: ignore[arg-type]
     agent_id = agent_with(client, server.id, "repeat_headers", secrets={"SHOP_KEY": "key-of-the-agent-2"})
     (told,) = returns(client, agent_id, f'/call repeat_headers {{"fail": {fail}}}')
     assert "[SHOP_KEY]" in told.tool_return
@@ -66,7 +66,7 @@ def test_a_server_that_repeats_its_credentials_tells_the_model_none_of_them(
 
 
 def test_wrong_arguments_never_reach_the_server(client: Letta, http_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=http_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     agent_id = agent_with(client, server.id, "charge")
     (refused,) = returns(client, agent_id, '/call charge {"amount": "a lot"}')
     assert refused.status == "error"
@@ -75,7 +75,7 @@ def test_wrong_arguments_never_reach_the_server(client: Letta, http_peer: Peer) 
 
 
 def test_a_picture_comes_with_its_text(client: Letta, http_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=http_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     agent_id = agent_with(client, server.id, "picture")
     (shown,) = returns(client, agent_id, "/call picture {}")
     caption, image = shown.tool_returns[0].tool_return
@@ -84,7 +84,7 @@ def test_a_picture_comes_with_its_text(client: Letta, http_peer: Peer) -> None:
 
 
 def test_a_tool_that_requires_approval_waits_for_it(client: Letta, any_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=any_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=any_peer.config)
     tool = next(tool for tool in client.mcp_servers.tools.list(server.id) if tool.name == "charge")
     client.tools.update(tool.id, default_requires_approval=True)
     agent_id = agent_with(client, server.id, "charge")
@@ -108,13 +108,13 @@ def test_a_tool_that_requires_approval_waits_for_it(client: Letta, any_peer: Pee
 def test_an_approval_is_void_when_the_servers_credentials_have_changed(
     client: Letta, http_peer: Peer, changed: str
 ) -> None:
-    server = client.mcp_servers.create(server_name="shop", config={**http_peer.config, "auth_token": "of-alice"})
+    server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config | {"auth_token": "of-alice"})
     tool = next(tool for tool in client.mcp_servers.tools.list(server.id) if tool.name == "charge")
     client.tools.update(tool.id, default_requires_approval=True)
     agent_id = agent_with(client, server.id, "charge")
     request = said(client, agent_id, '/call charge {"amount": 7}').messages[-1]
     new = {"auth_token": "of-mallory"} if changed == "auth_token" else {"custom_headers": {"X-User": "mallory"}}
-    client.mcp_servers.update(server.id, config={**http_peer.config, **new})
+    client.mcp_servers.update(server.id, config=http_peer.config | new)
     approval: Any = {"type": "approval", "approve": True, "tool_call_id": request.tool_call.tool_call_id}
     answer = client.agents.messages.create(agent_id, messages=[{"type": "approval", "approvals": [approval]}])
     assert "was changed after approval was asked for" in str(answer.messages)
@@ -122,7 +122,7 @@ def test_an_approval_is_void_when_the_servers_credentials_have_changed(
 
 
 def test_a_gated_tool_does_not_run_by_hand(client: Letta, http_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=http_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     tool = next(tool for tool in client.mcp_servers.tools.list(server.id) if tool.name == "charge")
     by_hand: Any = client.mcp_servers.tools.run(tool.id, mcp_server_id=server.id, args={"amount": 3})
     assert (by_hand.status, by_hand.func_return) == ("success", "charged 3")
@@ -133,7 +133,7 @@ def test_a_gated_tool_does_not_run_by_hand(client: Letta, http_peer: Peer) -> No
 
 
 def test_a_cancelled_run_cancels_the_call_at_the_server(client: Letta, any_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=any_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=any_peer.config)
     agent_id = agent_with(client, server.id, "linger", "add")
     run: Any = client.agents.messages.create_async(
         agent_id, messages=[{"role": "user", "content": '/call linger {"seconds": 60}'}]
@@ -152,7 +152,7 @@ def test_a_cancelled_run_cancels_the_call_at_the_server(client: Letta, any_peer:
 
 
 def test_a_slow_server_slows_nobody_else(client: Letta, http_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=http_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     slow, quick = agent_with(client, server.id, "linger"), agent_with(client, server.id, "add")
     returns(client, quick, '/call add {"a": 1, "b": 1}')
     run: Any = client.agents.messages.create_async(
@@ -173,7 +173,7 @@ def test_a_call_that_takes_too_long_is_an_error_within_its_time(
     environment = {"HOLDFAST_ALLOW_PRIVATE_URLS": "true", "HOLDFAST_TOOL_TIMEOUT_SECONDS": "1"}
     with ServerProcess(database_url, HOLDFAST_ENCRYPTION_KEY="k", **environment) as holdfast:
         client = Letta(base_url=holdfast.url, max_retries=0)
-        server = client.mcp_servers.create(server_name="shop", config=own_peer.config)
+        server: Any = client.mcp_servers.create(server_name="shop", config=own_peer.config)
         agent_id = agent_with(client, server.id, "linger")
         (late,) = returns(client, agent_id, '/call linger {"seconds": 60}')
         assert late.status == "error"
@@ -183,7 +183,7 @@ def test_a_call_that_takes_too_long_is_an_error_within_its_time(
 
 
 def test_a_server_that_dies_in_the_middle_is_an_error_and_nothing_worse(client: Letta, own_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=own_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=own_peer.config)
     agent_id = agent_with(client, server.id, "dies", "add")
     (lost,) = returns(client, agent_id, "/call dies {}")
     assert lost.status == "error"
@@ -200,7 +200,7 @@ def test_a_server_that_dies_in_the_middle_is_an_error_and_nothing_worse(client: 
 @pytest.mark.parametrize("kind", ["legacy_http", "sse"])
 def test_a_session_that_a_restart_ended_is_made_anew(client: Letta, tmp_path: Path, kind: str) -> None:
     with Peer(kind, tmp_path / "peer") as peer:
-        server = client.mcp_servers.create(server_name="shop", config=peer.config)
+        server: Any = client.mcp_servers.create(server_name="shop", config=peer.config)
         agent_id = agent_with(client, server.id, "add")
         returns(client, agent_id, '/call add {"a": 1, "b": 1}')
         peer.kill()
@@ -213,7 +213,7 @@ def test_a_call_cut_off_by_a_kill_is_asked_about_and_not_repeated(database_url: 
     environment = {"HOLDFAST_ALLOW_PRIVATE_URLS": "true", "HOLDFAST_LEASE_SECONDS": "1"}
     with ServerProcess(database_url, HOLDFAST_ENCRYPTION_KEY="k", **environment) as holdfast:
         client = Letta(base_url=holdfast.url, max_retries=0)
-        server = client.mcp_servers.create(server_name="shop", config=own_peer.config)
+        server: Any = client.mcp_servers.create(server_name="shop", config=own_peer.config)
         agent_id = agent_with(client, server.id, "linger")
         run: Any = client.agents.messages.create_async(
             agent_id, messages=[{"role": "user", "content": '/call linger {"seconds": 60}'}]

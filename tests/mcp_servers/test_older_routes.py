@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -45,7 +46,7 @@ def test_a_server_by_its_name_is_the_same_server(http: httpx.Client, client: Let
 
 
 def test_a_gated_tool_does_not_run_by_its_name_either(http: httpx.Client, client: Letta, http_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=http_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     tool = next(tool for tool in client.mcp_servers.tools.list(server.id) if tool.name == "charge")
     client.tools.update(tool.id, default_requires_approval=True)
     refused = http.post(f"{ROOT}/shop/tools/charge/execute", json={"args": {"amount": 1}})

@@ -43,8 +43,8 @@ def test_two_servers_may_not_have_one_name(client: Letta, http_peer: Peer) -> No
 
 
 def test_two_servers_may_offer_tools_of_one_name(client: Letta, http_peer: Peer) -> None:
-    first = client.mcp_servers.create(server_name="one", config=http_peer.config)
-    second = client.mcp_servers.create(server_name="the other", config=http_peer.config)
+    first: Any = client.mcp_servers.create(server_name="one", config=http_peer.config)
+    second: Any = client.mcp_servers.create(server_name="the other", config=http_peer.config)
     names = {tool.name for tool in client.mcp_servers.tools.list(first.id)}
     others = {tool.name for tool in client.mcp_servers.tools.list(second.id)}
     assert "add" in names
@@ -53,7 +53,7 @@ def test_two_servers_may_offer_tools_of_one_name(client: Letta, http_peer: Peer)
 
 
 def test_a_server_cannot_take_the_name_of_a_tool_of_ours(client: Letta, http_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=http_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     names = {tool.name for tool in client.mcp_servers.tools.list(server.id)}
     assert "memory_insert" not in names
     assert {"shop_memory_insert", "odd_name_with_signs"} <= names
@@ -71,20 +71,20 @@ def test_a_refresh_adds_changes_and_removes_and_keeps_what_users_set(client: Let
     client.mcp_servers.tools.run(before["restock"].id, mcp_server_id=server.id)
     done: Any = client.mcp_servers.refresh(server.id)
     assert done == {"added": ["subtract"], "updated": ["add"], "deleted": ["picture"]}
-    after = {tool.name: tool for tool in client.mcp_servers.tools.list(server.id)}
+    after: Any = {tool.name: tool for tool in client.mcp_servers.tools.list(server.id)}
     assert after["add"].id == before["add"].id
     assert "c" in after["add"].json_schema["parameters"]["properties"]
     assert (after["add"].default_requires_approval, after["add"].tags) == (True, ["mine"])
 
 
 def test_an_approval_does_not_outlive_a_change_of_address(client: Letta, own_peer: Peer, http_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=own_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=own_peer.config)
     tool = next(tool for tool in client.mcp_servers.tools.list(server.id) if tool.name == "charge")
     client.tools.update(tool.id, default_requires_approval=True)
     agent_id = agent_with(client, server.id, "charge")
     asked = said(client, agent_id, '/call charge {"amount": 7}')
     client.mcp_servers.update(server.id, config=http_peer.config)
-    answer = {"type": "approval", "approve": True, "tool_call_id": asked.messages[-1].tool_call.tool_call_id}
+    answer: Any = {"type": "approval", "approve": True, "tool_call_id": asked.messages[-1].tool_call.tool_call_id}
     client.agents.messages.create(agent_id, messages=[{"type": "approval", "approvals": [answer]}])
     assert own_peer.notes("charged") == http_peer.notes("charged") == []
 
@@ -222,7 +222,7 @@ def test_what_could_never_work_is_refused(client: Letta, config: dict[str, Any],
 
 
 def test_a_tool_of_a_server_keeps_its_schema(client: Letta, http_peer: Peer) -> None:
-    server = client.mcp_servers.create(server_name="shop", config=http_peer.config)
+    server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     tool = client.mcp_servers.tools.list(server.id)[0]
     with pytest.raises(BadRequestError, match="cannot be changed"):
         client.tools.update(tool.id, source_code="def x():\n    '''X.'''\n    return 1")

@@ -181,7 +181,7 @@ async def test_ollama_gets_a_request_for_each_models_details() -> None:
     infos = await listed("ollama", answers)
     assert (infos["qwen3:8b"].context_window, infos["qwen3:8b"].abilities) == (
         40_960,
-        {"reasoning", "parallel_tool_calls"},
+        frozenset({"reasoning", "parallel_tool_calls"}),
     )
     assert infos["tuned"].context_window == 16_384
     embeds = infos["nomic-embed-text:latest"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.core import loop, step_calls
+from holdfast.core.approvals import approval_gate
 from holdfast.core.conversation.messages import ToolReturnsBody
 from holdfast.core.state import Call, Decision, RunTools
 from holdfast.engine import engine
@@ -19,7 +20,7 @@ from holdfast.engine.run.driver import Driver
 from holdfast.engine.run.effects import Effects
 from holdfast.engine.run.held_lease import HeldLease
 from holdfast.engine.stream.journal import Journal
-from holdfast.ports.stores.run_store import Lease
+from holdfast.ports.stores.run_store import Change, Lease
 from simulator.many import quietly
 from simulator.play import play
 from simulator.rows import RunRow
@@ -131,7 +132,7 @@ def accepted_before_it_is_written(patch: Patch) -> None:
     async def hopeful(deps: Any, actor: Any, conversation_id: str, request: Any) -> Any:
         snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
         run = replace(accepting.new_run(deps, actor, snapshot, request), status="created", queued=True)
-        change = accepting.Change(conversation_id, 0, 0, events=(accepting.opening(run),))
+        change = Change(conversation_id, 0, 0, events=(accepting.opening(run),))
         asyncio.get_running_loop().create_task(deps.store.begin(run, None, change))
         return run
 
@@ -143,7 +144,7 @@ def nobody_takes_over(patch: Patch) -> None:
 
 
 def approvals_are_a_formality(patch: Patch) -> None:
-    judge = step_calls.judge_call
+    judge = approval_gate.judge_call
 
     def lenient(*args: Any, **options: Any) -> Any:
         verdict = judge(*args, **options)

@@ -10,6 +10,7 @@ from holdfast.core.errors import UniqueConflict
 from holdfast.storage.schema.record_tables import runs, tools
 from holdfast.storage.schema.run_tables import ONE_ACTIVE_RUN
 from holdfast.storage.sql.rows import to_row
+from holdfast.testing.script import Say
 
 
 async def test_a_conflict_names_the_constraint(database_url: str) -> None:
@@ -31,7 +32,7 @@ async def test_a_conflict_names_the_constraint(database_url: str) -> None:
 async def test_a_second_active_run_of_a_conversation_violates_the_partial_index(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent()
-        house.model.script("done")
+        house.model.script(Say("done"))
         run = await house.finished(conversation)
         active = {**to_row(runs, run), "status": "running", "lease_epoch": 0}
 

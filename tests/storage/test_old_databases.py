@@ -49,7 +49,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Old]:
     server: PostgresServer = request.getfixturevalue("postgres_server")
     url = server.create_database(f"old_{release}")
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(gzip.decompress((OLD / f"{release}.sql.gz").read_bytes()))  # type: ignore[call-overload]
+        connection.execute(gzip.decompress((OLD / f"{release}.sql.gz").read_bytes()))
     yield Old(url, **notes)
     server.drop_database(f"old_{release}")
 

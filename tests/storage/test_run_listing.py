@@ -28,7 +28,9 @@ OWN_LINE = f"conv-{DEFAULT_ACTOR.org_id}-1-own"
 MIDDLE = NOW + timedelta(seconds=30)
 PAIRS = 30
 
-FILTERS: dict[str, tuple[RunFilter, Callable[[Row], bool]]] = {
+Test = Callable[[Row], bool]
+
+FILTERS: dict[str, tuple[RunFilter, Test]] = {
     "all": (RunFilter(), lambda r: True),
     "an agent": (RunFilter(agent_ids=(MINE,)), lambda r: r.agent_id == MINE),
     "two agents": (
@@ -95,7 +97,7 @@ def by(order_by: str) -> Callable[[Row], Any]:
     return lambda row: (row.total_duration_ns if order_by == "duration" else row.created_at, row.id)
 
 
-def chosen(rows: list[Row], test: Callable[[Row], bool], page: Page) -> list[str]:
+def chosen(rows: list[Row], test: Test, page: Page) -> list[str]:
     kept = [row for row in rows if test(row) and (page.order_by != "duration" or row.total_duration_ns is not None)]
     return [row.id for row in sorted(kept, key=by(page.order_by), reverse=page.order == "desc")]
 
@@ -106,7 +108,7 @@ def test_every_filter_finds_what_it_should_in_either_order(filled: tuple[Connect
     for name, (wanted, test) in FILTERS.items():
         for order_by in ("created_at", "duration"):
             for order in ("asc", "desc"):
-                page = Page(limit=1000, order=order, order_by=order_by)  # type: ignore[arg-type]
+                page = Page(limit=1000, order=order, order_by=order_by)
                 found = [run.id for run in list_runs(connection, DEFAULT_ACTOR, wanted, page)]
                 assert found == chosen(rows, test, page), (name, order_by, order)
 
@@ -153,7 +155,11 @@ def test_two_filters_together_find_what_both_would(filled: tuple[Connection, lis
             continue  # they speak of the same column
         cursor = chance.choice(rows)
         page = Page(limit=20, order=chance.choice(("asc", "desc")), after=cursor.id)
-        whole = chosen(rows, lambda r, a=first, b=second, c=cursor: r is c or (a(r) and b(r)), page)
+
+        def matches(row: Row, first: Test = first, second: Test = second, cursor: Row = cursor) -> bool:
+            return row is cursor or (first(row) and second(row))
+
+        whole = chosen(rows, matches, page)
         found = [run.id for run in list_runs(connection, DEFAULT_ACTOR, replace(one, **both), page)]
         assert found == whole[whole.index(cursor.id) + 1 :][:20], (one, both, page)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,8 +59,11 @@ async def test_when_sqlite_rolls_back_the_whole_transaction_every_job_of_the_bat
         busy.set()
         waiting.wait(10)
 
-    def keep(number: int) -> object:
-        return lambda connection: connection.execute(text("INSERT INTO kept VALUES (:n)"), {"n": number}) and None
+    def keep(number: int) -> Callable[[Connection], None]:
+        def insert(connection: Connection) -> None:
+            connection.execute(text("INSERT INTO kept VALUES (:n)"), {"n": number})
+
+        return insert
 
     def full(connection: Connection) -> None:
         connection.connection.rollback()  # as SQLite does by itself
@@ -67,12 +71,12 @@ async def test_when_sqlite_rolls_back_the_whole_transaction_every_job_of_the_bat
 
     holding = asyncio.create_task(database.write(hold))
     await asyncio.to_thread(busy.wait, 10)
-    jobs = [asyncio.create_task(database.write(work)) for work in (keep(1), full, keep(3))]  # type: ignore[arg-type]
+    jobs = [asyncio.create_task(database.write(work)) for work in (keep(1), full, keep(3))]
     await asyncio.sleep(0)
     waiting.set()
     results = await asyncio.gather(holding, *jobs, return_exceptions=True)
     assert [isinstance(result, StorageDown) for result in results] == [False, True, True, True]
-    await database.write(keep(4))  # type: ignore[arg-type]
+    await database.write(keep(4))
     kept = await database.read(lambda connection: list(connection.execute(text("SELECT n FROM kept")).scalars()))
     assert kept == [4]
     database.close()

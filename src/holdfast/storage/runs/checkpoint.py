@@ -32,11 +32,12 @@ from holdfast.storage.runs.outbox import enqueue_callback
 from holdfast.storage.runs.steps import write_step
 from holdfast.storage.runs.used_tools import names_of_used_tools, write_used_tools
 from holdfast.storage.schema.record_tables import agents, allowances, context, conversations, events, messages, runs
+from holdfast.storage.sql.prepared import Prepared
 from holdfast.storage.sql.statements import ACTIVE_RUN, FENCED, fenced, may_become, set_where
 
-_INSERT_MESSAGES = insert(messages)
-_INSERT_CONTEXT = insert(context)
-_INSERT_EVENTS = insert(events)
+_INSERT_MESSAGES = Prepared(insert(messages))
+_INSERT_CONTEXT = Prepared(insert(context))
+_INSERT_EVENTS = Prepared(insert(events))
 
 
 def checkpoint(connection: Connection, lease: Lease, change: Change, now: datetime) -> bool:

@@ -15,7 +15,6 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Row,
-    Select,
     and_,
     bindparam,
     exists,
@@ -30,7 +29,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from holdfast.core.lifecycle import ACTIVE, WAITING_CALLS
 from holdfast.ports.stores.run_store import Lease
 from holdfast.storage.schema.record_tables import UNRETURNED, ledger, runs
-from holdfast.storage.sql.statements import ACTIVE_RUN
+from holdfast.storage.sql.prepared import Prepared
+from holdfast.storage.sql.statements import ACTIVE_RUN, one_of_words
 
 _NOW: ColumnElement[Any] = bindparam("now", type_=runs.c.lease_expires_at.type)
 _NO_LEASE = {"lease_owner": None, "lease_expires_at": None}
@@ -38,7 +38,7 @@ _UNLEASED = or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at < _NO
 _WAITS_FOR_PERSON = exists().where(
     ledger.c.conversation_id == runs.c.conversation_id,
     UNRETURNED,
-    ledger.c.status.in_(sorted(WAITING_CALLS)),
+    one_of_words(ledger.c.status, WAITING_CALLS),
 )
 _CLAIMABLE = (ACTIVE_RUN, _UNLEASED, or_(~runs.c.queued, ~_WAITS_FOR_PERSON))
 
@@ -96,7 +96,7 @@ _LEASED_BY_ORG = (
 
 
 @cache
-def _first_waiting_of_each_org() -> Select[Any]:
+def _first_waiting_of_each_org() -> Prepared:
     """The first `most` waiting runs of each organisation. Each half of the union starts from a small partial index, so
     that an empty poll stays cheap while other workers drive a hundred thousand runs."""
     shown = (runs.c.id, runs.c.org_id, runs.c.created_at)
@@ -106,7 +106,7 @@ def _first_waiting_of_each_org() -> Select[Any]:
     waiting = union_all(unleased, queued).cte("waiting").prefix_with("MATERIALIZED")
     place = func.row_number().over(partition_by=waiting.c.org_id, order_by=(waiting.c.created_at, waiting.c.id))
     ranked = select(*waiting.c, place.label("place")).subquery("line")
-    return select(*ranked.c).where(ranked.c.place <= bindparam("most"))
+    return Prepared(select(*ranked.c).where(ranked.c.place <= bindparam("most")))
 
 
 def _must_wait_its_turn() -> ColumnElement[bool]:
@@ -117,7 +117,7 @@ def _must_wait_its_turn() -> ColumnElement[bool]:
     )
     return exists().where(
         other.c.conversation_id == runs.c.conversation_id,
-        other.c.status.in_(sorted(ACTIVE)),
+        one_of_words(other.c.status, ACTIVE),
         other.c.id != runs.c.id,
         or_(~other.c.queued, earlier),
     )

@@ -13,13 +13,14 @@ from holdfast.core.errors import NotFound
 from holdfast.core.lifecycle import ACTIVE
 from holdfast.ports.stores.run_store import LogPage
 from holdfast.storage.schema.record_tables import events, runs
+from holdfast.storage.sql.prepared import Prepared
 
 _OF_RUN = events.c.run_id == bindparam("run")
-_RUN = select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("run"))
+_RUN = Prepared(select(runs.c.status, runs.c.last_event).where(runs.c.id == bindparam("run")))
 _NEXT: BindParameter[int] = bindparam("next")
 _HOLDING_NEXT = select(func.max(events.c.first_seq)).where(_OF_RUN, events.c.first_seq <= _NEXT).scalar_subquery()
 # Starts at the page that holds the next record, so that a subscriber that resumes near the end does not scan the rest.
-_PAGES = (
+_PAGES = Prepared(
     select(events.c.first_seq, events.c.last_seq, events.c.body)
     .where(_OF_RUN, events.c.first_seq >= func.coalesce(_HOLDING_NEXT, 0), events.c.last_seq >= _NEXT)
     .order_by(events.c.first_seq)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import Connection, Update, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, insert, or_, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.conversation.message_codec import decode, encode
@@ -23,13 +23,19 @@ from holdfast.ports.stores.run_store import Change
 from holdfast.storage.runs.announcements import announce
 from holdfast.storage.runs.outbox import enqueue
 from holdfast.storage.schema.record_tables import UNRETURNED, ledger
+from holdfast.storage.sql.prepared import Prepared
 
 _NAMESPACE = UUID("6f1a7c1e-52c0-4f5e-9d0b-6d3c7b3a9c11")
 
 _OF_CONVERSATION = (ledger.c.conversation_id == bindparam("conversation"), UNRETURNED)
-_UNRETURNED = select(ledger).where(*_OF_CONVERSATION).order_by(ledger.c.position)
-_RETURN = update(ledger).where(*_OF_CONVERSATION).values(returned=True)
-_INSERT = insert(ledger)
+_UNRETURNED = Prepared(select(ledger).where(*_OF_CONVERSATION).order_by(ledger.c.position))
+_RETURN = Prepared(update(ledger).where(*_OF_CONVERSATION).values(returned=True))
+_INSERT = Prepared(insert(ledger))
+_CALLED_IN_TURN = Prepared(
+    select(ledger.c.name, ledger.c.result)
+    .where(ledger.c.turn_id == bindparam("turn"), ledger.c.executed, ledger.c.returned)
+    .order_by(ledger.c.created_at, ledger.c.position)
+)
 
 
 def _allowed_sources(after: CallStatus) -> list[str]:
@@ -132,11 +138,11 @@ def _progress_columns(call: Call) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _update_to(after: CallStatus, columns: tuple[str, ...]) -> Update:
+def _update_to(after: CallStatus, columns: tuple[str, ...]) -> Prepared:
     """The UPDATE of a call to a status; its WHERE names the statuses that the call may have before."""
     row = (ledger.c.step_id == bindparam("w_step"), ledger.c.call_id == bindparam("w_call"))
     legal = or_(*(ledger.c.status == before for before in _allowed_sources(after)))
-    return update(ledger).where(*row, legal).values({name: bindparam(f"v_{name}") for name in columns})
+    return Prepared(update(ledger).where(*row, legal).values({name: bindparam(f"v_{name}") for name in columns}))
 
 
 def _change_call(connection: Connection, call: Call, now: datetime) -> None:
@@ -160,12 +166,7 @@ def unreturned(connection: Connection, conversation_id: str) -> tuple[tuple[Call
 
 def called_in_turn(connection: Connection, turn_id: str) -> tuple[tuple[str, ...], str | None]:
     """The tools that ran in a turn, oldest first, and the text of the last result."""
-    query = (
-        select(ledger.c.name, ledger.c.result)
-        .where(ledger.c.turn_id == turn_id, ledger.c.executed, ledger.c.returned)
-        .order_by(ledger.c.created_at, ledger.c.position)
-    )
-    rows = connection.execute(query).all()
+    rows = connection.execute(_CALLED_IN_TURN, {"turn": turn_id}).all()
     last = plain_text(decode(rows[-1].result).content) if rows and rows[-1].result else None
     return tuple(row.name for row in rows), last
 

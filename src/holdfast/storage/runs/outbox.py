@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, or_, select, text, update
+from sqlalchemy import Connection, bindparam, insert, literal_column, or_, select, text, update
 
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.outbox import Delivery, Outcome
 from holdfast.ports.stores.run_store import Change
+from holdfast.storage.schema.columns import Moment
 from holdfast.storage.schema.record_tables import outbox, runs
 from holdfast.storage.sql.database import Database
+from holdfast.storage.sql.prepared import Prepared
 
 
 class SqlOutbox:
@@ -60,19 +62,23 @@ def enqueue(
         "created_at": now,
         "next_attempt_at": now,
     }
-    connection.execute(insert(outbox), row)
+    connection.execute(_INSERT, row)
 
 
+_INSERT = Prepared(insert(outbox))
 _PENDING = text("outbox.status = 'pending'")  # word for word as in the partial index, or SQLite does not use it
 
 
-def _due(now: datetime) -> tuple[Any, ...]:
+def _due(now: Any) -> tuple[Any, ...]:
     free = or_(outbox.c.leased_until.is_(None), outbox.c.leased_until <= now)
     return _PENDING, outbox.c.next_attempt_at <= now, free
 
 
+_ANY_DUE = Prepared(select(outbox.c.id).where(*_due(bindparam("now", type_=Moment))).limit(literal_column("1")))
+
+
 def _any_due(connection: Connection, now: datetime) -> bool:
-    return connection.execute(select(outbox.c.id).where(*_due(now)).limit(1)).first() is not None
+    return connection.execute(_ANY_DUE, {"now": now}).first() is not None
 
 
 def _claim(connection: Connection, now: datetime, until: datetime, limit: int) -> list[Delivery]:

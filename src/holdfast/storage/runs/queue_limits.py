@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from holdfast.core.errors import TooManyRuns
 from holdfast.core.records import Run
 from holdfast.storage.schema.record_tables import runs
+from holdfast.storage.sql.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ def _count(connection: Connection, column: str, value: str, most: int) -> int:
 
 
 @cache
-def _counting(column: str) -> Select[Any]:
+def _counting(column: str) -> Prepared:
     unfinished = select(runs.c.id).where(runs.c[column] == bindparam("value"), runs.c.stop_reason.is_(None))
     if column == "conversation_id":
         unfinished = unfinished.where(runs.c.queued)
-    return select(func.count()).select_from(unfinished.limit(bindparam("most")).subquery())
+    return Prepared(select(func.count()).select_from(unfinished.limit(bindparam("most")).subquery()))

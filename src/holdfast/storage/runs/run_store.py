@@ -27,6 +27,7 @@ from holdfast.storage.runs.steps import steps_of_run
 from holdfast.storage.schema.record_tables import conversations, runs
 from holdfast.storage.schema.run_tables import ONE_ACTIVE_RUN
 from holdfast.storage.sql.database import Database
+from holdfast.storage.sql.prepared import Prepared
 from holdfast.storage.sql.rows import from_row, to_row
 from holdfast.storage.sql.statements import HOLDS_CONVERSATION, fenced
 
@@ -115,8 +116,9 @@ class SqlRunStore:
         await self._database.write(claims.free_leases, owners)
 
 
-_HOLDER = select(runs.c.id).where(runs.c.conversation_id == bindparam("conversation_id"), HOLDS_CONVERSATION)
-_INSERT = insert(runs)
+_HOLDER = Prepared(select(runs.c.id).where(runs.c.conversation_id == bindparam("conversation_id"), HOLDS_CONVERSATION))
+_INSERT = Prepared(insert(runs))
+_RUN = Prepared(select(runs).where(runs.c.id == bindparam("id")))
 
 
 def refuse_if_busy(connection: Connection, conversation_id: str) -> None:
@@ -200,11 +202,8 @@ def _ask_cancel(
 
 
 def get_run(connection: Connection, run_id: str, actor: Actor | None = None) -> Run:
-    query = select(runs).where(runs.c.id == run_id)
-    if actor is not None:
-        query = query.where(runs.c.org_id == actor.org_id)
-    row = connection.execute(query).mappings().first()
-    if row is None:
+    row = connection.execute(_RUN, {"id": run_id}).mappings().first()
+    if row is None or (actor is not None and row["org_id"] != actor.org_id):
         by = actor.user_id if actor else "nobody"
         raise NotFound(f"Run not found with id='['{run_id}']', access level in ['read'] for actor='{by}'")
     return run_value(row)

@@ -29,31 +29,34 @@ from holdfast.storage.schema.record_tables import (
     runs,
     tools,
 )
+from holdfast.storage.sql.prepared import Prepared
 from holdfast.storage.sql.rows import from_row
 
 _CONVERSATION_ID: BindParameter[str] = bindparam("conversation_id")
 _AGENT: BindParameter[str] = bindparam("agent_id")
 
-_CONVERSATION = select(conversations).where(
-    conversations.c.id == _CONVERSATION_ID, conversations.c.deleted_at.is_(None)
+_CONVERSATION = Prepared(
+    select(conversations).where(conversations.c.id == _CONVERSATION_ID, conversations.c.deleted_at.is_(None))
 )
-_AGENT_ROW = select(agents).where(agents.c.id == _AGENT)
-_ALLOWANCES = select(
-    allowances.c.id, allowances.c.tool_name, allowances.c.tool_digest, allowances.c.arguments_digest
-).where(allowances.c.conversation_id == _CONVERSATION_ID, allowances.c.revoked_at.is_(None))
-_TOOLS = (
+_AGENT_ROW = Prepared(select(agents).where(agents.c.id == _AGENT))
+_ALLOWANCES = Prepared(
+    select(allowances.c.id, allowances.c.tool_name, allowances.c.tool_digest, allowances.c.arguments_digest).where(
+        allowances.c.conversation_id == _CONVERSATION_ID, allowances.c.revoked_at.is_(None)
+    )
+)
+_TOOLS = Prepared(
     select(tools)
     .join(agent_tools, agent_tools.c.tool_id == tools.c.id)
     .where(agent_tools.c.agent_id == _AGENT)
     .order_by(agent_tools.c.position, tools.c.id)
 )
-_BLOCKS = (
+_BLOCKS = Prepared(
     select(blocks)
     .join(agent_blocks, agent_blocks.c.block_id == blocks.c.id)
     .where(agent_blocks.c.agent_id == _AGENT)
     .order_by(agent_blocks.c.position, blocks.c.id)
 )
-_CONTEXT = (
+_CONTEXT = Prepared(
     select(messages)
     .join(context, context.c.message_id == messages.c.id)
     .where(context.c.conversation_id == _CONVERSATION_ID)

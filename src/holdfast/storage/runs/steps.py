@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.model import Usage
 from holdfast.core.records import Step
 from holdfast.storage.schema.record_tables import steps
+from holdfast.storage.sql.prepared import Prepared
 from holdfast.storage.sql.statements import set_where
 
 
@@ -47,7 +48,9 @@ def step_row(step: Step) -> dict[str, Any]:
 
 
 _UPDATED = ("status", "stop_reason", "error", "llm_ns", "tool_ns", "step_ns")
-_INSERT = insert(steps)
+_INSERT = Prepared(insert(steps))
+_STEP = Prepared(select(steps).where(steps.c.id == bindparam("id")))
+_OF_RUN = Prepared(select(steps).where(steps.c.run_id == bindparam("run")).order_by(steps.c.created_at, steps.c.id))
 
 
 def write_step(connection: Connection, step: Step, *, new: bool) -> None:
@@ -67,10 +70,9 @@ def step_value(row: RowMapping) -> Step:
 
 
 def step_of(connection: Connection, step_id: str) -> Step | None:
-    row = connection.execute(select(steps).where(steps.c.id == step_id)).mappings().first()
+    row = connection.execute(_STEP, {"id": step_id}).mappings().first()
     return None if row is None else step_value(row)
 
 
 def steps_of_run(connection: Connection, run_id: str) -> tuple[Step, ...]:
-    query = select(steps).where(steps.c.run_id == run_id).order_by(steps.c.created_at, steps.c.id)
-    return tuple(step_value(row) for row in connection.execute(query).mappings())
+    return tuple(step_value(row) for row in connection.execute(_OF_RUN, {"run": run_id}).mappings())

@@ -15,11 +15,13 @@ from sqlalchemy import Connection, bindparam, insert, select, tuple_
 from holdfast.core.state import Call
 from holdfast.ports.stores.run_store import Change
 from holdfast.storage.schema.record_tables import ledger, run_tools, tools
+from holdfast.storage.sql.prepared import Prepared
 
-_TOOL_IDS = select(tools.c.id).where(tools.c.org_id == bindparam("org"), tools.c.name == bindparam("name"))
-_USED = select(run_tools.c.tool).where(run_tools.c.run_id == bindparam("run"))
-_USED_NAMES = _USED.where(~run_tools.c.tool.like("tool-%"))
-_INSERT = insert(run_tools)
+_TOOL_IDS = Prepared(select(tools.c.id).where(tools.c.org_id == bindparam("org"), tools.c.name == bindparam("name")))
+_OF_RUN = select(run_tools.c.tool).where(run_tools.c.run_id == bindparam("run"))
+_USED = Prepared(_OF_RUN)
+_USED_NAMES = Prepared(_OF_RUN.where(~run_tools.c.tool.like("tool-%")))
+_INSERT = Prepared(insert(run_tools))
 
 
 def write_used_tools(connection: Connection, run: dict[str, Any], change: Change) -> None:

@@ -27,6 +27,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 from holdfast.core.errors import Conflict, Invalid, NotFound, StorageDown, UniqueConflict
 from holdfast.storage.schema.migrate import APPLICATION_NAME
 from holdfast.storage.sql.conflicts import violated_constraint, violates_foreign_key, violates_unique
+from holdfast.storage.sql.prepared import driver_errors
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,6 +35,8 @@ T = TypeVar("T")
 MAX_BATCH = 64
 READERS = 4
 POSTGRES_CONNECTIONS = 16
+SQLITE_SETTINGS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-16000", "temp_store=MEMORY")
+SQLITE_STATEMENTS = 512  # that a connection keeps parsed
 
 
 def _dumps(value: Any) -> str:
@@ -65,20 +68,48 @@ def _sqlite_engine(url: URL) -> Engine:
         poolclass=NullPool,
         json_serializer=_dumps,
         json_deserializer=orjson.loads,
-        connect_args={"check_same_thread": False, "timeout": 30, "isolation_level": None},
+        connect_args={
+            "check_same_thread": False,
+            "timeout": 30,
+            "isolation_level": None,
+            "cached_statements": SQLITE_STATEMENTS,
+        },
     )
 
     @event.listens_for(engine, "connect")
     def _settings(connection: Any, _record: Any) -> None:
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-16000"):
+        for pragma in SQLITE_SETTINGS:
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         readonly = connection.get_execution_options().get("readonly", False)
-        connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+        with driver_errors(connection):
+            _driver(connection).execute("BEGIN" if readonly else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _driver(connection: Connection) -> Any:
+    """The driver's own connection. It executes what begins and ends transactions, without a result object for each."""
+    return connection.connection.dbapi_connection
+
+
+@contextmanager
+def _savepoint(connection: Connection) -> Iterator[None]:
+    """Undo what is done within if it raises, unless SQLite has rolled back the whole transaction by itself."""
+    driver = _driver(connection)
+    with driver_errors(connection):
+        driver.execute("SAVEPOINT job")
+    try:
+        yield
+    except BaseException:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK TO job")
+            driver.execute("RELEASE job")
+        raise
+    with driver_errors(connection):
+        driver.execute("RELEASE job")
 
 
 @dataclass(slots=True)
@@ -155,10 +186,10 @@ class _Writer:
         """Run one job of a batch. A job that fails is rolled back alone, unless SQLite has rolled back the whole
         transaction, as it may on a full disk: then the jobs before it are undone, and those after it must not run."""
         try:
-            with connection.begin_nested():
+            with _savepoint(connection):
                 return job, job.work(connection), None
         except Exception as error:
-            if not connection.connection.in_transaction:
+            if not _driver(connection).in_transaction:
                 raise
             return job, None, error
 

@@ -7,7 +7,7 @@ for compared columns and `v_…` for columns that are set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,10 +18,16 @@ from holdfast.core.errors import Broken, LostLease
 from holdfast.core.lifecycle import RunStatus, sources_of
 from holdfast.ports.stores.run_store import Lease
 from holdfast.storage.schema.run_tables import runs
+from holdfast.storage.sql.prepared import Prepared
 
 # SQLite uses a partial index only if the query repeats the index's condition word for word; else it scans all runs.
 ACTIVE_RUN: ColumnElement[bool] = runs.c.status.in_([literal_column("'created'"), literal_column("'running'")])
 HOLDS_CONVERSATION = and_(ACTIVE_RUN, not_(literal_column("runs.queued")))
+
+
+def one_of_words(column: ColumnElement[Any], words: Iterable[str]) -> ColumnElement[bool]:
+    """The column has one of these words, which the statement contains as they are."""
+    return column.in_([literal_column(f"'{word}'") for word in sorted(words)])
 
 
 def any_of(column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
@@ -30,11 +36,15 @@ def any_of(column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[b
 
 def set_where(connection: Connection, table: Table, where: Mapping[str, Any], values: Mapping[str, Any]) -> int:
     """UPDATE the rows in which the columns of `where` have these values; returns the number of rows."""
-    statement = _update(table, tuple(where), tuple(values))
+    statement = _prepared_update(table, tuple(where), tuple(values))
     return connection.execute(statement, _parameters(where, values)).rowcount
 
 
 @lru_cache(maxsize=256)
+def _prepared_update(table: Table, where: tuple[str, ...], values: tuple[str, ...]) -> Prepared:
+    return Prepared(_update(table, where, values))
+
+
 def _update(table: Table, where: tuple[str, ...], values: tuple[str, ...]) -> Update:
     compared = (table.c[name] == bindparam(f"w_{name}") for name in where)
     return update(table).where(*compared).values({name: bindparam(f"v_{name}") for name in values})
@@ -55,9 +65,9 @@ def fenced(connection: Connection, lease: Lease, values: Mapping[str, Any]) -> A
 
 
 @lru_cache(maxsize=64)
-def _fence(values: tuple[str, ...], after: RunStatus) -> Any:
+def _fence(values: tuple[str, ...], after: RunStatus) -> Prepared:
     statement = _update(runs, ("id", "lease_epoch", "lease_owner"), values)
-    return statement.where(ACTIVE_RUN, may_become(after)).returning(*FENCED)
+    return Prepared(statement.where(ACTIVE_RUN, may_become(after)).returning(*FENCED))
 
 
 def may_become(after: RunStatus) -> ColumnElement[bool]:
