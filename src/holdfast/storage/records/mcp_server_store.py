@@ -15,7 +15,7 @@ from holdfast.core.records import Actor, McpServer, Tool
 from holdfast.ports.stores.mcp_server_store import AlterServer, Reconcile, Reconciliation
 from holdfast.storage.schema.record_tables import mcp_servers, tools
 from holdfast.storage.sql.database import Database
-from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.rows import changes_of, from_row, to_row
 
 EXTERNAL = "external_mcp"
 
@@ -84,7 +84,9 @@ def _change(connection: Connection, actor: Actor, server_id: str, alter: AlterSe
     before = _locked(connection, actor, server_id)
     after = alter(before)
     _check_name(connection, after)
-    connection.execute(update(mcp_servers).where(mcp_servers.c.id == server_id).values(**to_row(mcp_servers, after)))
+    connection.execute(
+        update(mcp_servers).where(mcp_servers.c.id == server_id).values(**changes_of(mcp_servers, after))
+    )
     if after.revision != before.revision:
         for tool in _tools(connection, actor, server_id):
             _write(connection, replace(tool, mcp={**(tool.mcp or {}), "revision": after.revision}))
@@ -122,4 +124,4 @@ def _reconcile(connection: Connection, actor: Actor, server_id: str, reconcile: 
 
 
 def _write(connection: Connection, tool: Tool) -> None:
-    connection.execute(update(tools).where(tools.c.id == tool.id).values(**to_row(tools, tool)))
+    connection.execute(update(tools).where(tools.c.id == tool.id).values(**changes_of(tools, tool)))

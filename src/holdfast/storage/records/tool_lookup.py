@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from holdfast.core.errors import Invalid
 from holdfast.core.records import Tool
 from holdfast.storage.schema.record_tables import tools
-from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.rows import changes_of, from_row, to_row
 
 
 def ensure_tools(connection: Connection, wanted: Sequence[Tool]) -> list[Tool]:
@@ -35,7 +35,7 @@ def _up_to_date(connection: Connection, found: Tool, wanted: Tool) -> Tool:
     if found.tool_type != wanted.tool_type or old.get("parameters") == new.get("parameters"):
         return found
     after = replace(found, json_schema=new, description=wanted.description, updated_at=wanted.updated_at)
-    connection.execute(update(tools).where(tools.c.id == found.id).values(**to_row(tools, after)))
+    connection.execute(update(tools).where(tools.c.id == found.id).values(**changes_of(tools, after)))
     return after
 
 

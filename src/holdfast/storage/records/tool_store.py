@@ -17,7 +17,8 @@ from holdfast.storage.schema.record_tables import agent_tools, tools
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.json_lists import holds
 from holdfast.storage.sql.paging import page_rows
-from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.rows import changes_of, from_row, to_row
+from holdfast.storage.sql.statements import also
 
 
 class SqlTools:
@@ -71,7 +72,7 @@ def _put(connection: Connection, new: Tool, merge: AlterTool) -> Tool:
 
 
 def _write(connection: Connection, tool: Tool) -> Tool:
-    connection.execute(update(tools).where(tools.c.id == tool.id).values(**to_row(tools, tool)))
+    connection.execute(update(tools).where(tools.c.id == tool.id).values(**changes_of(tools, tool)))
     return tool
 
 
@@ -110,7 +111,7 @@ def _of_agent(connection: Connection, actor: Actor, agent_id: str, page: Page) -
     query = (
         select(tools)
         .join(agent_tools, agent_tools.c.tool_id == tools.c.id)
-        .where(agent_tools.c.agent_id == agent_id, tools.c.org_id == actor.org_id)
+        .where(agent_tools.c.agent_id == agent_id, also(tools.c.org_id, actor.org_id))
     )
     return [from_row(Tool, row) for row in page_rows(connection, query, tools, page)]
 
