@@ -41,7 +41,9 @@ POSTGRES_SETTINGS = (
 )
 
 
-def fill(engine: Engine, count: int = RUNS, *, model: str = MODEL, active: bool = False) -> None:
+def fill(
+    engine: Engine, count: int = RUNS, *, model: str = MODEL, runs_per_agent: int = 10, active: bool = False
+) -> None:
     """Fill the database. `active` adds unfinished runs, of other processes and queued; not for SQLite, where a server
     takes over all runs that it finds."""
     postgres = engine.dialect.name == "postgresql"
@@ -53,7 +55,8 @@ def fill(engine: Engine, count: int = RUNS, *, model: str = MODEL, active: bool 
             _run(connection, f"SET {setting}" if postgres else f"PRAGMA {setting}")
         with connection.begin(), _without_indexes(connection):
             dialect = POSTGRES if postgres else SQLITE
-            for statement in statements(dialect, count, int(now.timestamp()) * 1_000_000, model, active=active):
+            now_us = int(now.timestamp()) * 1_000_000
+            for statement in statements(dialect, count, count // runs_per_agent, now_us, model, active=active):
                 _run(connection, statement)
         connection.invalidate()  # its settings are not for others
     if postgres:  # SQLite has no statistics in use either

@@ -1,7 +1,7 @@
 """The SQL that makes the rows of a large database, for SQLite and Postgres; `bench.large_database` executes it.
 
-Records are numbered, and their ids are computed from their numbers. The table `turns` (dropped in the end) says to which
-agent and conversation each run belongs; everything else is selected from it or from a series of numbers.
+Records are numbered, and their ids are computed from their numbers. The table `turns`, which is dropped in the end,
+says to which agent and conversation each run belongs; all else is selected from it or from a series of numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 
 DAYS = 5  # less than events and traces are kept, so that a server does not begin with deleting them
-RUNS_PER_AGENT = 10
 BUSY, TALKATIVE, ORDINARY = 0, 1, 2  # numbers of agents; the ordinary ones begin with this
 CONTEXT_TURNS = 200  # of the long conversation
 TOOLS = 200
@@ -59,9 +58,8 @@ def record_id(kind: str, number: int) -> str:
     return f"{kind}-{number * 2654435761 % 4294967296:08x}-0000-4000-8000-{number:012x}"
 
 
-def statements(sql: Dialect, count: int, now: int, model: str, *, active: bool) -> Iterator[str]:
-    """INSERT statements for this many runs, in order; `now` is in microseconds."""
-    agents = max(count // RUNS_PER_AGENT, 50)
+def statements(sql: Dialect, count: int, agents: int, now: int, model: str, *, active: bool) -> Iterator[str]:
+    """INSERT statements for this many runs and agents, in order; `now` is in microseconds."""
     branches = max(agents // 10, 5)  # conversations of the busy agent, beside its default one
     long_every = 20 if count > 100_000 else 2  # one turn of so many that could belong to the long conversation does
     last_long_turn = count // 10 // long_every
@@ -83,7 +81,7 @@ def statements(sql: Dialect, count: int, now: int, model: str, *, active: bool) 
     stamp = f"{began} + i, {began} + i, {USER}"
 
     # ---- agents and what they use
-    instructions = '{"system":"You are a lighthouse keeper.","model":"%s","model_settings":{},"secrets":{}}' % model
+    instructions = f'{{"system":"You are a lighthouse keeper.","model":"{model}","model_settings":{{}},"secrets":{{}}}}'
     yield f"""INSERT INTO agents (id, org_id, name, last_stop_reason, last_run_completion, document, created_at,
         updated_at, created_by) SELECT {ident("agent", "i")}, {ORG}, 'keeper-' || i, 'end_turn', {began} + i,
         {document(f"'{instructions}'")}, {stamp} FROM {numbers(agents)}"""
@@ -141,8 +139,8 @@ def statements(sql: Dialect, count: int, now: int, model: str, *, active: bool) 
     request = document("""'{"messages":[],"answers":null,"run_type":"send_message","max_steps":50,"body_digest":""}'""")
     kind = document("""'{"run_type":"send_message"}'""")
     yield f"""INSERT INTO runs ({RUN_COLUMNS}) SELECT run_id, {ORG}, agent_id, conversation_id, line < {agents},
-        {rested}, {stopped}, run_id, i % 4 = 0, false, created_at, {USER}, created_at + 1000000, NULL, 1, NULL, false, 5,
-        300000000, 500000000 + i * 7919 % 1000000007, 1, {empty_list}, {kind}, {request},
+        {rested}, {stopped}, run_id, i % 4 = 0, false, created_at, {USER}, created_at + 1000000, NULL, 1, NULL, false,
+        5, 300000000, 500000000 + i * 7919 % 1000000007, 1, {empty_list}, {kind}, {request},
         CASE WHEN i % 50 = 0 THEN 'https://example.com/done' END FROM turns"""
     said = """'{"type":"user","parts":[{"type":"text","text":"What do you see in watch ' || i || '?"}]}'"""
     replied = """'{"type":"assistant","parts":[{"type":"text","text":"Only water, and light ' || i || ' turns."}]}'"""
@@ -155,11 +153,11 @@ def statements(sql: Dialect, count: int, now: int, model: str, *, active: bool) 
             SELECT conversation_id, 2 * turn + 1 + {offset}, {message} FROM turns
             WHERE line <> {TALKATIVE} OR turn >= {last_long_turn - CONTEXT_TURNS}"""
     yield f"""INSERT INTO steps (id, org_id, run_id, agent_id, created_at, status, stop_reason, model, provider_name,
-        prompt_tokens, completion_tokens, tags, feedback) SELECT step_id, {ORG}, run_id, agent_id, created_at, 'success',
-        'end_turn', 'gpt-4o-mini', 'openai-proxy', 300, 12, {empty_list},
+        prompt_tokens, completion_tokens, tags, feedback) SELECT step_id, {ORG}, run_id, agent_id, created_at,
+        'success', 'end_turn', 'gpt-4o-mini', 'openai-proxy', 300, 12, {empty_list},
         CASE WHEN i % 1000 = 9 THEN 'positive' END FROM turns"""
-    yield f"""INSERT INTO events (run_id, first_seq, last_seq, created_at, body)
-        SELECT run_id, 1, 5, created_at, 'data: {{"seq_id":' || i || '}}\n\n' FROM turns"""
+    yield """INSERT INTO events (run_id, first_seq, last_seq, created_at, body)
+        SELECT run_id, 1, 5, created_at, 'data: {"seq_id":' || i || '}\n\n' FROM turns"""
     yield """INSERT INTO run_keys (conversation_id, key, run_id, body_digest, created_at)
         SELECT conversation_id, 'key-' || i, run_id, 'digest', created_at FROM turns WHERE i % 5 = 0"""
     yield f"""INSERT INTO traces (id, org_id, run_id, step_id, agent_id, attempt, created_at, call_type, about, body)
@@ -183,16 +181,19 @@ def statements(sql: Dialect, count: int, now: int, model: str, *, active: bool) 
     yield f"""INSERT INTO decisions (org_id, step_id, call_id, kind, decided_by, decided_at, tool_name, tool_digest,
         arguments_digest, previous_hash, hash) SELECT {ORG}, step_id, 'call-1', 'approved', {USER}, created_at, 'pay',
         'digest', 'digest', 'hash', 'hash' FROM turns WHERE i % 100 = 6 AND NOT ({waits}) ORDER BY i"""
-    for said_of_it in ("requested", "decided"):
+    for news in ("requested", "decided"):
         yield f"""INSERT INTO announcements (org_id, kind, approval_id, created_at)
-            SELECT {ORG}, '{said_of_it}', {ident("approval", "i")}, created_at FROM turns WHERE i % 100 = 6 ORDER BY i"""
+            SELECT {ORG}, '{news}', {ident("approval", "i")}, created_at FROM turns WHERE i % 100 = 6 ORDER BY i"""
     yield f"""INSERT INTO allowances (id, org_id, agent_id, conversation_id, tool_name, created_at, revoked_at)
         SELECT {ident("allowance", "i")}, {ORG}, agent_id, conversation_id, 'pay', created_at,
         CASE WHEN i % 400 <> 6 THEN created_at END FROM turns WHERE i % 100 = 6"""
     yield "DROP TABLE turns"
     if active:
         # One run drives each of the busy agent's first conversations, and more wait behind it.
-        for offset, status, queued, owner in ((0, "running", "false", "'far-away:1:1'"), (300, "created", "true", "NULL")):
+        for offset, status, queued, owner in (
+            (0, "running", "false", "'far-away:1:1'"),
+            (300, "created", "true", "NULL"),
+        ):
             run, line = ident("run", f"({count} + {offset} + i)"), ident("conv", f"({agents} + i % {branches})")
             yield f"""INSERT INTO runs ({RUN_COLUMNS}) SELECT {run}, {ORG}, {ident("agent", str(BUSY))}, {line}, false,
                 '{status}', NULL, {run}, false, {queued}, {now} + i, {USER}, NULL, {owner}, 1, {now} + {span}, false, 0,

@@ -24,41 +24,39 @@ def pay(to: str) -> str:
     return "paid " + to
 '''
 BUSY_AGENT, TALKATIVE_AGENT, AGENT = (record_id("agent", number) for number in (BUSY, TALKATIVE, ORDINARY))
-LONG_CONVERSATION, BUSY_CONVERSATION = record_id("conv", TALKATIVE), record_id("conv", BUSY)
+LONG_CONVERSATION, CONVERSATION = record_id("conv", TALKATIVE), record_id("conv", ORDINARY + 1)
 RUN, STEP, MESSAGE = record_id("run", 5), record_id("step", 5), record_id("message", ORDINARY)
 
-LISTINGS = (
-    *("/v1/agents/", "/v1/agents/?order_by=last_run_completion", "/v1/agents/?name=keeper-7", "/v1/agents/count"),
-    *("/v1/agents/?tags=tag-7", "/v1/agents/?tags=everyone", "/v1/agents/?tags=tag-7&tags=everyone&match_all_tags=true"),
-    *(f"/v1/agents/?after={AGENT}", f"/v1/agents/?before={AGENT}&order=asc", f"/v1/blocks/{record_id('block', 0)}/agents"),
-    *("/v1/tools/", "/v1/tools/?name=measure_7", "/v1/tools/count", "/v1/blocks/", "/v1/blocks/?label=human"),
-    *("/v1/archives/", "/v1/archives/?name=log", f"/v1/archives/{record_id('archive', 0)}/agents", "/v1/blocks/count"),
-    *("/v1/conversations/", "/v1/conversations/?order_by=last_message_at", "/v1/providers/", "/v1/mcp-servers/"),
-    *("/v1/approvals", "/v1/approvals?status=decided", "/v1/approvals?status=all&limit=20", "/v1/approvals/allowances"),
-    *(f"/v1/approvals/{record_id('approval', 6)}", "/v1/approvals?tool_name=pay", "/v1/approvals?tool_name=nothing"),
-    *("/v1/runs/", "/v1/runs/active", "/v1/runs/?active=true", "/v1/runs/?statuses=failed", "/v1/runs/?background=true"),
-    *("/v1/runs/?stop_reason=error", "/v1/runs/?order_by=duration", f"/v1/runs/?after={RUN}", "/v1/runs/?order=asc"),
-    *("/v1/runs/?tools_used=measure_0", "/v1/runs/?duration_percentile=90", "/v1/runs/?conversation_id=default"),
-    *(f"/v1/runs/{RUN}", f"/v1/runs/{RUN}/messages", f"/v1/runs/{RUN}/steps", f"/v1/runs/{RUN}/usage"),
-    *(f"/v1/runs/{RUN}/metrics", f"/v1/runs/{RUN}/trace", f"/v1/steps/{STEP}", f"/v1/steps/{STEP}/messages"),
-    *(f"/v1/steps/{STEP}/trace", f"/v1/steps/{STEP}/metrics", "/v1/steps/", f"/v1/steps/?agent_id={BUSY_AGENT}"),
-    *("/v1/steps/?feedback=positive", "/v1/steps/?has_feedback=true", f"/v1/steps/?after={STEP}"),
-    *("/v1/messages/", f"/v1/messages/{MESSAGE}", f"/v1/messages/?conversation_id={LONG_CONVERSATION}"),
-)
-OF_AN_AGENT = (
-    *("/v1/agents/{agent}", "/v1/agents/{agent}/messages", "/v1/agents/{agent}/messages?conversation_id=default"),
-    *("/v1/agents/{agent}/context", "/v1/agents/{agent}/tools", "/v1/agents/{agent}/core-memory/blocks"),
-    *("/v1/agents/{agent}/core-memory/blocks/human", "/v1/agents/{agent}/archival-memory", "/v1/steps/?agent_id={agent}"),
-    *("/v1/runs/?agent_id={agent}", "/v1/runs/active?agent_id={agent}", "/v1/runs/?agent_id={agent}&statuses=failed"),
-    *("/v1/runs/?agent_id={agent}&active=true", "/v1/runs/?agent_id={agent}&order_by=duration"),
-    *("/v1/conversations/?agent_id={agent}", "/v1/approvals?agent_id={agent}", "/v1/archives/?agent_id={agent}"),
-    "/v1/conversations/?agent_id={agent}&order_by=last_message_at",
-)
-OF_A_CONVERSATION = (
-    *("/v1/conversations/{conversation}/messages", "/v1/conversations/{conversation}/context"),
-    *("/v1/conversations/{conversation}/messages?order=asc", "/v1/approvals?conversation_id={conversation}"),
-    *("/v1/runs/?conversation_id={conversation}", "/v1/runs/active?conversation_id={conversation}"),
-)
+# What is listed, below /v1/. Listings of runs by tool and percentile have limits of their own: `bench listing`.
+LISTINGS = f"""
+    agents/  agents/?order_by=last_run_completion  agents/?name=keeper-7  agents/?tags=tag-7  agents/?tags=everyone
+    agents/?tags=tag-7&tags=everyone&match_all_tags=true  agents/?after={AGENT}  agents/?before={AGENT}&order=asc
+    agents/count  blocks/{record_id("block", 0)}/agents  archives/{record_id("archive", 0)}/agents
+    tools/  tools/?name=measure_7  tools/count  blocks/  blocks/?label=human  blocks/count
+    archives/  archives/?name=log  conversations/  conversations/?order_by=last_message_at  providers/  mcp-servers/
+    approvals  approvals?status=decided  approvals?status=all&limit=20  approvals?tool_name=pay  approvals/allowances
+    approvals/{record_id("approval", 6)}  approvals?tool_name=nothing
+    runs/  runs/active  runs/?active=true  runs/?statuses=failed  runs/?background=true  runs/?stop_reason=error
+    runs/?order_by=duration  runs/?after={RUN}  runs/?order=asc  runs/?conversation_id=default
+    runs/{RUN}  runs/{RUN}/messages  runs/{RUN}/steps  runs/{RUN}/usage  runs/{RUN}/metrics  runs/{RUN}/trace
+    steps/  steps/?feedback=positive  steps/?has_feedback=true  steps/?after={STEP}
+    steps/{STEP}  steps/{STEP}/messages  steps/{STEP}/trace  steps/{STEP}/metrics
+    messages/  messages/?after={MESSAGE}  messages/{MESSAGE}
+"""
+OF_AN_AGENT = """
+    agents/{agent}  agents/{agent}/messages  agents/{agent}/messages?conversation_id=default  agents/{agent}/context
+    agents/{agent}/tools  agents/{agent}/core-memory/blocks  agents/{agent}/core-memory/blocks/human
+    agents/{agent}/archival-memory  archives/?agent_id={agent}  steps/?agent_id={agent}  approvals?agent_id={agent}
+    runs/?agent_id={agent}  runs/active?agent_id={agent}  runs/?agent_id={agent}&statuses=failed
+    runs/?agent_id={agent}&active=true  runs/?agent_id={agent}&order_by=duration
+    conversations/?agent_id={agent}  conversations/?agent_id={agent}&order_by=last_message_at
+"""
+OF_A_CONVERSATION = """
+    conversations/{conversation}/messages  conversations/{conversation}/messages?order=asc
+    conversations/{conversation}/context  messages/?conversation_id={conversation}
+    approvals?conversation_id={conversation}  runs/?conversation_id={conversation}
+    runs/active?conversation_id={conversation}
+"""
 
 
 class Person:
@@ -72,6 +70,10 @@ class Person:
         assert answer.status_code < 300, (path, answer.text)
         return answer.json() if answer.content and "json" in answer.headers["content-type"] else None
 
+    def _wait_until_idle(self, agent: str) -> None:
+        path = f"/v1/runs/active?agent_id={agent.rpartition('/')[2]}"
+        until(lambda: not self.ask("GET", path), poll_seconds=0.1)
+
     def a_day(self) -> None:
         self._list()
         self._search()
@@ -83,17 +85,16 @@ class Person:
         self._use_what_is_large()
 
     def _list(self) -> None:
-        for path in LISTINGS:
-            self.ask("GET", path)
+        paths = LISTINGS.split()
         for agent in (BUSY_AGENT, TALKATIVE_AGENT, AGENT):
-            for path in OF_AN_AGENT:
-                self.ask("GET", path.format(agent=agent))
-        for conversation in (LONG_CONVERSATION, BUSY_CONVERSATION):
-            for path in OF_A_CONVERSATION:
-                self.ask("GET", path.format(conversation=conversation))
-        newest = self.ask("GET", f"/v1/conversations/{LONG_CONVERSATION}/messages?limit=10")[-1]["id"]
-        self.ask("GET", f"/v1/conversations/{LONG_CONVERSATION}/messages?before={newest}")
-        self.ask("GET", f"/v1/agents/{BUSY_AGENT}/messages?before={newest}")
+            paths += OF_AN_AGENT.format(agent=agent).split()
+        for conversation in (LONG_CONVERSATION, CONVERSATION):
+            paths += OF_A_CONVERSATION.format(conversation=conversation).split()
+        middle = self.ask("GET", f"/v1/conversations/{LONG_CONVERSATION}/messages?limit=500")[-1]["id"]
+        paths += [f"conversations/{LONG_CONVERSATION}/messages?before={middle}"]
+        paths += [f"agents/{TALKATIVE_AGENT}/messages?before={middle}"]
+        for path in paths:
+            self.ask("GET", f"/v1/{path}")
 
     def _search(self) -> None:
         for scope in ({}, {"agent_id": BUSY_AGENT}, {"conversation_id": LONG_CONVERSATION}):
@@ -123,7 +124,7 @@ class Person:
             next(records.iter_lines())
             self.ask("POST", f"{agent}/messages/async", {"input": "And then?", "when_busy": "queue"})
             self.ask("GET", f"/v1/runs/active?agent_id={agent.rpartition('/')[2]}")
-        until(lambda: not self.ask("GET", "/v1/runs/?active=true&agent_id=" + agent.rpartition("/")[2]), seconds=30)
+        self._wait_until_idle(agent)
         with self._http.stream("POST", f"{agent}/messages", json={**streamed, "background": True}) as records:
             next(records.iter_lines())
             self.ask("POST", f"{agent}/messages/cancel", {"rollback": True})
@@ -136,15 +137,16 @@ class Person:
         (waiting,) = self.ask("GET", f"/v1/approvals?{mine}")
         self.ask("GET", "/v1/agents/?limit=5&include=agent.pending_approval&name=Teller")
         self.ask("POST", f"/v1/approvals/{waiting['id']}", {"decision": "approve"})
-        until(lambda: not self.ask("GET", f"/v1/runs/active?{mine}"), seconds=30)
+        self._wait_until_idle(agent)
         self.ask("POST", f"{agent}/messages", {"input": '/call pay {"to": "Eve"}'})
-        until(lambda: not self.ask("GET", f"/v1/approvals?{mine}"), seconds=30)
+        until(lambda: not self.ask("GET", f"/v1/approvals?{mine}"), poll_seconds=0.1)
+        self._wait_until_idle(agent)
 
     def _call_home(self, agent: str) -> None:
         """A run that waits while its lease is renewed, with a webhook at its end."""
         slow = {"input": "/slow 1500", "callback_url": "http://127.0.0.1:9/done"}
         run = self.ask("POST", f"{agent}/messages/async", slow)
-        until(lambda: self.ask("GET", f"/v1/runs/{run['id']}").get("callback_error"), seconds=30)
+        until(lambda: self.ask("GET", f"/v1/runs/{run['id']}").get("callback_error"), poll_seconds=0.1)
 
     def _follow_and_delete(self, agent: str) -> None:
         run = self.ask("GET", f"/v1/runs/?agent_id={agent.rpartition('/')[2]}")[-1]
@@ -163,7 +165,13 @@ class Person:
 
     def _use_what_is_large(self) -> None:
         """Messages in the long conversation and to the busy agent; an ordinary agent is deleted with all it has."""
+        retried = {"x-stainless-retry-count": "1", "user-agent": "Letta/Python 1.12.1"}
         for agent in (TALKATIVE_AGENT, BUSY_AGENT):
-            self.ask("POST", f"/v1/agents/{agent}/messages", {"input": "What do you see?"})
-            self.ask("POST", f"/v1/agents/{agent}/messages/cancel", {})
+            messages = f"/v1/agents/{agent}/messages"
+            self.ask("POST", messages, {"input": "What do you see?"})
+            self.ask("POST", messages, {"input": "And now?", "when_busy": "queue"})
+            self.ask("POST", messages, {"input": '/call conversation_search {"query": "light"}'})
+            self._http.post(messages, json={"input": "Again?"}, headers=retried)
+            run = self.ask("POST", f"{messages}/async", {"input": "/slow 60000"})
+            self.ask("POST", f"{messages}/cancel", {"run_ids": [run["id"]], "rollback": True})
         self.ask("DELETE", f"/v1/agents/{AGENT}")

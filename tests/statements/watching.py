@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ import psycopg
 from sqlalchemy import Engine, event
 
 STEPS_PER_TICK = 50
+MOST_EXPLAINED = 40  # executions of one statement on Postgres; polls repeat themselves
 STORAGE = "/holdfast/storage/"
 READS_OR_WRITES = re.compile(r"\s*(WITH|SELECT|UPDATE|DELETE|INSERT)\b", re.IGNORECASE)
 
@@ -43,6 +45,7 @@ class Sent:
 class Watch:
     sent: list[Sent] = field(default_factory=list)
     explain: bool = True
+    explained: Counter[str] = field(default_factory=Counter)
 
     def worst(self) -> list[Sent]:
         """Of each statement the execution that read most, the worst statement first."""
@@ -155,7 +158,9 @@ class WatchedCursor(psycopg.Cursor[Any]):
             return
         sent = Sent(query, caller())
         in_transaction = not self.connection.autocommit
-        if _watch.explain and in_transaction and READS_OR_WRITES.match(query):
+        again = _watch.explained[query] >= MOST_EXPLAINED
+        if _watch.explain and in_transaction and not again and READS_OR_WRITES.match(query):
+            _watch.explained[query] += 1
             self._explain(sent, params)
         _watch.sent.append(sent)
 
@@ -182,7 +187,8 @@ def _rows_read(node: dict[str, Any], lines: list[str], depth: int) -> int:
     removed = sum(count for name, count in node.items() if name.startswith("Rows Removed by"))
     is_scan = "Relation Name" in node or "Index Name" in node
     read = round((node["Actual Rows"] + removed) * loops)
-    said = [node["Node Type"], *(str(node[name]) for name in ("Relation Name", "Index Name", "Index Cond") if name in node)]
-    lines.append("  " * depth + " ".join(said) + f": {read:,} rows" + (f", {removed * loops:,.0f} removed" if removed else ""))
+    names = ("Node Type", "Relation Name", "Index Name", "Index Cond")
+    said = " ".join(str(node[name]) for name in names if name in node)
+    lines.append(f"{'  ' * depth}{said}: {read:,} rows, {removed * loops:,.0f} removed")
     parts = [_rows_read(part, lines, depth + 1) for part in node.get("Plans", ())]
     return sum(parts) + (read if is_scan else 0)
