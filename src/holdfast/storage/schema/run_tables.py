@@ -127,6 +127,7 @@ steps = Table(
     Column("tool_ns", BigInteger),
     Column("step_ns", BigInteger),
     Index("ix_steps_org_created", "org_id", "created_at", "id"),
+    Index("ix_steps_org_feedback", "org_id", "created_at", "id", **only_where("feedback IS NOT NULL")),
     Index("ix_steps_run_created", "run_id", "created_at", "id"),
     Index("ix_steps_agent_created", "agent_id", "created_at", "id"),
 )
