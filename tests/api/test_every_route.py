@@ -88,10 +88,11 @@ def paths(route: Route, known: dict[str, list[str]]) -> list[str]:
     if not all(name in known for name in names):
         return []
     most = max((len(known[name]) for name in names), default=1)
-    return [
-        PATH_PARAMETER.sub(lambda found, number=number: known[found[1]][number % len(known[found[1]])], route.path)
-        for number in range(most)
-    ]
+
+    def path(number: int) -> str:
+        return PATH_PARAMETER.sub(lambda found: known[found[1]][number % len(known[found[1]])], route.path)
+
+    return [path(number) for number in range(most)]
 
 
 @pytest.mark.parametrize("headers", [{}, {"user_id": "user-00000000-0000-4000-8000-000000000001"}])

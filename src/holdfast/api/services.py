@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from holdfast.engine.chores.tracing import Tracing
 from holdfast.engine.conversation.maintenance import ConversationMaintenance
 from holdfast.engine.direct_tool_runs import DirectToolRuns
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
+from holdfast.engine.traces.tracing import Tracing
 from holdfast.ports.clock import Clock
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.stores.agent_store import AgentStore

@@ -27,13 +27,13 @@ from holdfast.bus.single_process import SingleProcessBus
 from holdfast.core.budget import Budget
 from holdfast.engine.chores.approval_expiry import ApprovalExpiry
 from holdfast.engine.chores.retention import Retention
-from holdfast.engine.chores.tracing import Tracing
 from holdfast.engine.chores.webhooks import WebhookDependencies, Webhooks
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
 from holdfast.engine.stream.feed import Feed
 from holdfast.engine.stream.page_writer import PageWriter
+from holdfast.engine.traces.tracing import Tracing
 from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.outbound.guarded_session import guarded_session
 from holdfast.outbound.image_fetcher import GuardedImageFetcher

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, false, func, insert, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.conversation.messages import Message
@@ -26,10 +26,21 @@ from holdfast.ports.paging import Page
 from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.checkpoint import message_row
 from holdfast.storage.runs.run_store import lock_idle_conversation
-from holdfast.storage.schema.record_tables import UNRETURNED, context, conversations, ledger, lineage, messages, runs
+from holdfast.storage.schema.record_tables import (
+    IS_DEFAULT,
+    IS_NOT_DEFAULT,
+    UNRETURNED,
+    context,
+    conversations,
+    ledger,
+    lineage,
+    messages,
+    runs,
+)
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.paging import page_rows
 from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.statements import also
 
 MAX_CACHED_DEFAULTS = 10_000
 
@@ -61,7 +72,7 @@ def _row(connection: Connection, conversation_id: str, actor: Actor) -> RowMappi
 
 def default_of(connection: Connection, agent_id: str, actor: Actor) -> Conversation:
     query = select(conversations).where(
-        conversations.c.agent_id == agent_id, conversations.c.is_default, conversations.c.org_id == actor.org_id
+        conversations.c.agent_id == agent_id, IS_DEFAULT, conversations.c.org_id == actor.org_id
     )
     row = connection.execute(query).mappings().first()
     if row is None:
@@ -72,19 +83,21 @@ def default_of(connection: Connection, agent_id: str, actor: Actor) -> Conversat
 def listing(
     connection: Connection, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None
 ) -> list[Conversation]:
-    query = select(conversations).where(
-        conversations.c.org_id == actor.org_id, ~conversations.c.is_default, conversations.c.deleted_at.is_(None)
-    )
+    query = select(conversations).where(IS_NOT_DEFAULT, conversations.c.deleted_at.is_(None))
     query = query.where(func.coalesce(conversations.c.hidden, False).is_(False))
-    if agent_id is not None:
-        query = query.where(conversations.c.agent_id == agent_id)
+    if agent_id is None:
+        query = query.where(conversations.c.org_id == actor.org_id)
+    else:
+        query = query.where(conversations.c.agent_id == agent_id, also(conversations.c.org_id, actor.org_id))
     if archived == "unarchived":
         query = query.where(conversations.c.archived_at.is_(None))
     elif archived == "archived":
         query = query.where(conversations.c.archived_at.is_not(None))
     if search is not None:
         query = query.where(conversations.c.summary.icontains(search, autoescape=True))
-    key = func.coalesce(conversations.c[page.order_by], conversations.c.created_at)
+    key = None
+    if page.order_by != "created_at":
+        key = func.coalesce(conversations.c[page.order_by], conversations.c.created_at)
     return [from_row(Conversation, row) for row in page_rows(connection, query, conversations, page, key)]
 
 
@@ -112,7 +125,7 @@ def contexts_of_defaults(connection: Connection, agent_ids: list[str]) -> Mappin
     query = (
         select(conversations.c.agent_id, context.c.message_id)
         .join(context, context.c.conversation_id == conversations.c.id)
-        .where(conversations.c.is_default, conversations.c.agent_id.in_(agent_ids))
+        .where(IS_DEFAULT, conversations.c.agent_id.in_(agent_ids))
         .order_by(conversations.c.agent_id, context.c.position)
     )
     found: dict[str, list[str]] = {agent_id: [] for agent_id in agent_ids}
@@ -173,6 +186,19 @@ def in_lineage(conversation_id: str) -> Any:
     return exists(ancestor)
 
 
+def lineage_ranges(connection: Connection, conversation_id: str) -> list[ColumnElement[bool]]:
+    """The same as one condition for each ancestor; each is a range of the index by conversation and number."""
+    query = select(lineage.c.ancestor_id, lineage.c.up_to_seq).where(lineage.c.conversation_id == conversation_id)
+    return [
+        and_(messages.c.conversation_id == ancestor_id, *_shared(up_to))
+        for ancestor_id, up_to in connection.execute(query).all()
+    ] or [false()]
+
+
+def _shared(up_to: int | None) -> tuple[ColumnElement[bool], ...]:
+    return () if up_to is None else (messages.c.seq > 0, messages.c.seq <= up_to)
+
+
 def remove(connection: Connection, conversation_id: str, now: datetime) -> None:
     """Delete the conversation. If forks share its messages, it is only marked as deleted, and the messages stay."""
     lock_idle_conversation(connection, conversation_id)
@@ -184,7 +210,7 @@ def remove(connection: Connection, conversation_id: str, now: datetime) -> None:
         return
     connection.execute(delete(context).where(context.c.conversation_id == conversation_id))
     connection.execute(delete(ledger).where(ledger.c.conversation_id == conversation_id, UNRETURNED))
-    queued = update(runs).where(runs.c.conversation_id == conversation_id, runs.c.queued)
+    queued = update(runs).where(runs.c.conversation_id == conversation_id, runs.c.stop_reason.is_(None), runs.c.queued)
     connection.execute(queued.values(queued=False, status="cancelled", stop_reason="cancelled", completed_at=now))
     removed = update(conversations).where(conversations.c.id == conversation_id)
     connection.execute(removed.values(deleted_at=now, version=conversations.c.version + 1))

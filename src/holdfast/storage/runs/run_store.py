@@ -191,7 +191,7 @@ def _begin(
 
 def _refuse_to_overtake(connection: Connection, conversation_id: str) -> None:
     """A `when_busy="queue"` request must not overtake runs that are already queued."""
-    waiting = (runs.c.conversation_id == conversation_id, runs.c.queued, runs.c.status == "created")
+    waiting = (runs.c.conversation_id == conversation_id, runs.c.stop_reason.is_(None), runs.c.queued)
     if connection.execute(select(runs.c.id).where(*waiting).limit(1)).first() is not None:
         raise ConversationBusy(None)
 

@@ -127,6 +127,7 @@ steps = Table(
     Column("tool_ns", BigInteger),
     Column("step_ns", BigInteger),
     Index("ix_steps_org_created", "org_id", "created_at", "id"),
+    Index("ix_steps_org_feedback", "org_id", "created_at", "id", **only_where("feedback IS NOT NULL")),
     Index("ix_steps_run_created", "run_id", "created_at", "id"),
     Index("ix_steps_agent_created", "agent_id", "created_at", "id"),
 )
@@ -145,9 +146,25 @@ traces = Table(
     Column("call_type", String, nullable=False),
     Column("about", Document, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("history_id", String),
+    Column("history_number", Integer),
     Index("ix_traces_step", "step_id"),
     Index("ix_traces_run_created", "run_id", "created_at"),
     Index("ix_traces_created", "created_at"),
+)
+
+# What each request of a conversation changed since the one before it; read together with traces.
+request_changes = Table(
+    "request_changes",
+    metadata,
+    Column("history_id", String, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    owned_by("conversations", "conversation_id"),
+    Column("created_at", Moment, nullable=False),
+    Column("kept", Integer),
+    Column("body", LargeBinary, nullable=False),
+    Index("ix_request_changes_conversation", "conversation_id"),
+    Index("ix_request_changes_created", "created_at"),
 )
 
 events = Table(

@@ -12,7 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Table, Update, and_, bindparam, literal_column, not_, or_, select, update
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.sql.visitors import InternalTraversal
 
 from holdfast.core.errors import Broken, LostLease
 from holdfast.core.lifecycle import RunStatus, sources_of
@@ -52,6 +54,32 @@ def no_longer_held(connection: Connection, leases: Sequence[Lease]) -> list[str]
 
 def any_of(column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
     return column == values[0] if len(values) == 1 else column.in_(list(values))
+
+
+class _WithoutIndex(ColumnElement[Any]):
+    """A column of which SQLite uses no index."""
+
+    inherit_cache = True
+    _traverse_internals = [("column", InternalTraversal.dp_clauseelement)]  # noqa: RUF012, as SQLAlchemy declares it
+
+    def __init__(self, column: ColumnElement[Any]) -> None:
+        self.column, self.type = column, column.type
+
+
+@compiles(_WithoutIndex)
+def _as_it_is(element: _WithoutIndex, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(element.column, **options))
+
+
+@compiles(_WithoutIndex, "sqlite")
+def _after_a_plus(element: _WithoutIndex, compiler: Any, **options: Any) -> str:
+    return f"+{compiler.process(element.column, **options)}"
+
+
+def also(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
+    """The column has this value, as a test on rows that another condition finds. SQLite, which has no statistics, might
+    else read all rows of an organisation and not those of one agent."""
+    return _WithoutIndex(column) == value
 
 
 def set_where(connection: Connection, table: Table, where: Mapping[str, Any], values: Mapping[str, Any]) -> int:
