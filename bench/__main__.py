@@ -27,6 +27,7 @@ from bench import (
     sandbox,
     scaling,
     start,
+    streams,
     tokens,
     tools,
     workers,
@@ -48,6 +49,7 @@ MEASURES: dict[str, Measure] = {
     "workers": workers.measure,
     "scaling": scaling.measure,
     "tokens": tokens.measure,
+    "streams": streams.measure,
     "listing": listing.measure,
     "install": install.measure,
 }
@@ -90,6 +92,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(MEASURES)}")
     parser.add_argument("--quick", action="store_true", help="fewer samples: seconds instead of minutes, less precise")
     parser.add_argument("--database", default="sqlite", help="sqlite, postgres (private ones), or a URL")
+    parser.add_argument("--base", help="an older checkout, whose server is measured beside ours (streams)")
     parser.add_argument("--save", action="store_true", help=f"write the numbers to {SAVED} instead of the temp folder")
     options = parser.parse_args()
     if unknown := set(options.names) - set(MEASURES):
@@ -101,7 +104,7 @@ def main() -> int:
     """Exit code 0 if every limit is met, 1 if one is not, 2 if a benchmark failed."""
     options = arguments()
     names = [name for name in MEASURES if name in options.names or (not options.names and name not in ONLY_BY_NAME)]
-    setting = Setting(options.database, options.quick)
+    setting = Setting(options.database, options.quick, options.base)
     gc.disable()  # a garbage collection here would be measured as the server's time
     rows, broken = uvloop.run(run(names, setting))
     print(table(rows))

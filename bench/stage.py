@@ -75,6 +75,13 @@ def model_environment(model_url: str) -> dict[str, str]:
     return {"OPENAI_BASE_URL": f"{model_url}/v1", "OPENAI_API_KEY": "bench", "HOLDFAST_DEMO": "false"}
 
 
+class UnwatchedServer(ServerProcess):
+    """A server as users run it, without the tests' watchdog, which costs CPU time at every callback of the loop."""
+
+    def _argv(self) -> list[str]:
+        return [sys.executable, "-m", "holdfast", self.command]
+
+
 @contextmanager
 def process(module: str, *options: str) -> Iterator[str]:
     """Run a module as a process; yields the URL that it prints."""

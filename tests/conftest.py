@@ -18,7 +18,6 @@ SHARING = (
         "tests/mcp_servers/",
         "tests/processes/",
         "tests/storage/test_run_listing.py",
-        "tests/storage/test_run_copies.py",
     ),
     *(
         "tests/api/test_bad_input.py",

@@ -18,11 +18,13 @@ from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream import event_records
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.stream.page_writer import PageWriter
 from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
+from holdfast.ports.stores.run_store import Change, Lease, Snapshot
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.providers.directory import Directory
 from holdfast.records.agent_patch import NewAgent
@@ -42,7 +44,7 @@ from holdfast.storage.schema.migrate import migrate
 from holdfast.storage.sql.database import Database
 from holdfast.testing.scripted_model import ScriptedModel
 from holdfast.testing.waiting import async_until
-from holdfast.tools.builtin.memory_search import Recall
+from holdfast.tools.builtin.memory_search import MemorySearch
 from holdfast.tools.builtin.toolbox import Builtins
 from holdfast.tools.builtin.web import Web
 from holdfast.tools.schema.tool_schema import SourceSchemas
@@ -153,10 +155,32 @@ class House:
         return [type(message.body).__name__.removesuffix("Body") for message in found]
 
 
+class CheckedRunStore(SqlRunStore):
+    """Checks, whenever a run is accepted from memory, that nothing else is stored than what was remembered."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.remembered: Callable[[str], Snapshot | None] = lambda _: None
+
+    async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
+        if change is not None and change.revision is not None:
+            kept, stored = self.remembered(run.conversation_id), await super().snapshot(run.conversation_id)
+            if kept is not None and (kept.version, kept.revision) == (stored.version, stored.revision):
+                assert _decided_on(kept) == _decided_on(stored)
+        await super().begin(run, lease, change)
+
+
+def _decided_on(snapshot: Snapshot) -> Snapshot:
+    """Without what runs write about themselves, which no decision reads."""
+    agent = replace(snapshot.agent, last_stop_reason=None, last_run_completion=None, last_run_duration_ms=None)
+    conversation = replace(snapshot.conversation, last_message_at=None)
+    return replace(snapshot, agent=agent, conversation=conversation)
+
+
 def builtins_of(house: House) -> Builtins:
     """The server's own tools on this house's database; without the web."""
-    recall = Recall(SqlMessageSearch(house.database), SqlArchives(house.database), house.deps.clock)
-    return Builtins(recall, Web(GuardedClient(allow_private=False), None, None), house.toolbox, house.deps.clock)
+    memory_search = MemorySearch(SqlMessageSearch(house.database), SqlArchives(house.database), house.deps.clock)
+    return Builtins(memory_search, Web(GuardedClient(allow_private=False), None, None), house.toolbox, house.deps.clock)
 
 
 @asynccontextmanager
@@ -174,14 +198,14 @@ async def opened(
     limits: QueueLimits | None = None,
     **wired: Any,
 ) -> AsyncIterator[House]:
-    """The house; without `sweep` it leaves alone what others left behind. `wired` goes to its wiring as it is."""
+    """An engine on this database. Without `sweep` it claims no runs of others. `wired` are more of its dependencies."""
     clock = clock or SystemClock()
     database = Database(url)
     migrate(database.engine)
     await database.write(ensure_default, clock.now())
     model, toolbox = ScriptedModel(), Functions()
     models = Directory([("scripted", model)])
-    store = SqlRunStore(database, clock, approvals_webhook, limits)
+    store = CheckedRunStore(database, clock, approvals_webhook, limits)
     bus = bus or SingleProcessBus()
     await bus.open()
     deps = Dependencies(
@@ -192,10 +216,12 @@ async def opened(
         owner=owner,
         bus=bus,
         feed=Feed(store, bus),
+        pages=PageWriter(store),
         lease_seconds=lease_seconds,
         most_runs=most_runs,
         **wired,
     )
+    store.remembered = deps.conversations.remembered
     engine = Engine(deps)
     house = House(
         database,

@@ -52,8 +52,8 @@ async def api_and_worker(url: str, carried_by: str = "postgres") -> AsyncIterato
         yield api, worker
 
 
-def test_whoever_looks_in_vain_rests_longer_each_time_and_never_long() -> None:
-    assert [backoff_seconds(vain) for vain in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
+def test_the_pause_after_empty_polls_grows_up_to_a_bound() -> None:
+    assert [backoff_seconds(polls) for polls in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
 
 
 async def test_a_hint_that_comes_while_others_go_first_is_not_forgotten(shared_url: str) -> None:
@@ -258,7 +258,7 @@ async def test_nothing_is_stuck_when_no_hint_ever_arrives(shared_url: str) -> No
         assert (await api.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
 
 
-async def test_a_run_that_no_process_drives_is_cancelled_by_whoever_is_asked(shared_url: str) -> None:
+async def test_a_run_that_no_process_drives_is_cancelled_by_the_process_that_is_asked(shared_url: str) -> None:
     async with opened(shared_url, owner="api", alone=False, most_runs=0) as api:
         conversation = await api.agent()
         run = await api.start(conversation)

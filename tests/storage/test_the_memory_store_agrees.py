@@ -18,6 +18,7 @@ from holdfast.ports.stores.approval_store import Due
 from holdfast.ports.stores.run_store import Snapshot
 from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.conversation_store import insert_conversation
+from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.audit_check import verify
 from holdfast.storage.runs.run_store import SqlRunStore
 from holdfast.storage.schema.record_tables import agent_blocks, agent_tools, agents, blocks, organizations, tools
@@ -63,6 +64,7 @@ def insert_opening(connection: Connection, history: History) -> None:
 def set_block(connection: Connection, agent_id: str, value: str) -> None:
     mine = select(agent_blocks.c.block_id).where(agent_blocks.c.agent_id == agent_id)
     connection.execute(update(blocks).where(blocks.c.id.in_(mine)).values(value=value))
+    raise_of_agents(connection, [agent_id])
 
 
 async def result_of(database: Database, clock: RecordedTime, done: Carried) -> Any:

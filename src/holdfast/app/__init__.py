@@ -27,12 +27,13 @@ from holdfast.bus.single_process import SingleProcessBus
 from holdfast.core.budget import Budget
 from holdfast.engine.chores.approval_expiry import ApprovalExpiry
 from holdfast.engine.chores.retention import Retention
-from holdfast.engine.chores.tracing import Tracing
-from holdfast.engine.chores.webhooks import Mail, Webhooks
+from holdfast.engine.chores.webhooks import WebhookDependencies, Webhooks
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.stream.page_writer import PageWriter
+from holdfast.engine.traces.tracing import Tracing
 from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.outbound.guarded_session import guarded_session
 from holdfast.outbound.image_fetcher import GuardedImageFetcher
@@ -111,6 +112,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             owner=liveness.owner,
             bus=bus,
             feed=Feed(store, bus),
+            pages=PageWriter(store),
             approvals_announced=approval_feed.announced,
             images=GuardedImageFetcher(outbound),
             lease_seconds=settings.lease_seconds,
@@ -177,7 +179,7 @@ def _chores(
     settings: Settings, database: Database, deps: Dependencies, outbound: GuardedClient
 ) -> tuple[Webhooks, Retention]:
     """Background work beside the runs: deliver webhooks, delete old events and traces."""
-    mail = Mail(SqlOutbox(database), deps.store, outbound, deps.clock, settings.webhook_secret)
+    webhook_deps = WebhookDependencies(SqlOutbox(database), deps.store, outbound, deps.clock, settings.webhook_secret)
     retention = Retention(
         SqlOldEvents(database),
         deps.clock,
@@ -185,7 +187,7 @@ def _chores(
         traces=SqlTraces(database),
         trace_days=settings.trace_retention_days,
     )
-    return Webhooks(mail), retention
+    return Webhooks(webhook_deps), retention
 
 
 def _providers(

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from holdfast.core.budget import NO_LIMITS, Budget, Price
 from holdfast.core.conversation import token_estimate
-from holdfast.engine.chores.tracing import Tracing
-from holdfast.engine.run.loaded_conversation import ContextCache
+from holdfast.engine.run.loaded_conversation import ConversationCache
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.stream.page_writer import PageWriter
+from holdfast.engine.traces.tracing import Tracing
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.ports.image_fetcher import ImageFetcher
@@ -43,6 +44,7 @@ class Dependencies:
     owner: str  # the name of this process in its leases
     bus: Bus
     feed: Feed
+    pages: PageWriter
     approvals_announced: Callable[[str], None] = (
         _without_subscribers  # called with an organisation's id, after a commit
     )
@@ -53,7 +55,7 @@ class Dependencies:
     longest_backoff_seconds: float = LONGEST_BACKOFF_SECONDS  # after polls that found nothing; hints wait meanwhile
     tool_limits: ToolLimits = field(default_factory=ToolLimits)
     traces: Tracing | None = None
-    contexts: ContextCache = field(default_factory=ContextCache)
+    conversations: ConversationCache = field(default_factory=ConversationCache)
     compact_at: float = 0.9  # share of the window: a larger context is compacted before the model is called
     budget: Budget = NO_LIMITS  # the upper bound for every run
     price_of: Callable[[str], Price | None] = _no_price

@@ -12,7 +12,7 @@ from holdfast.core.errors import Conflict, InvalidArgument, NotFound
 from holdfast.core.records import Actor, Conversation
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
-from holdfast.ports.stores.history_store import ConversationStore
+from holdfast.ports.stores.conversation_store import ConversationStore
 from holdfast.ports.stores.run_store import RunStore
 from holdfast.records.sent_fields import sent_fields
 

@@ -9,8 +9,7 @@ from typing import Any
 from holdfast.api.http.json_response import naive_timestamp, timestamp
 from holdfast.core.model import Usage
 from holdfast.core.records import Conversation, Run, Step
-from holdfast.engine.chores.tracing import unpack
-from holdfast.ports.stores.trace_store import Trace
+from holdfast.engine.traces.tracing import ShownTrace
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -80,12 +79,12 @@ def trace_id_of(step_id: str) -> str:
     return step_id.removeprefix("step-")
 
 
-def trace_json(trace: Trace) -> dict[str, Any]:
-    request, response = unpack(trace.body)
+def trace_json(shown: ShownTrace) -> dict[str, Any]:
+    trace = shown.trace
     return {
         "id": trace.id,
-        "request_json": request,
-        "response_json": response,
+        "request_json": shown.request,
+        "response_json": shown.response,
         "step_id": trace.step_id,
         "run_id": trace.run_id,
         "agent_id": trace.agent_id,

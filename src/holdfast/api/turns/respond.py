@@ -5,6 +5,7 @@ Both read the run's event log. Nothing here can slow down or end the run: a clie
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -48,11 +49,17 @@ async def wait_for_response(engine: Engine, run_id: str, types: Sequence[str] | 
 
 
 def show(
-    engine: Engine, run_id: str, *, after: int = 0, types: Sequence[str] | None = None, pings: bool = True
+    engine: Engine,
+    run_id: str,
+    *,
+    after: int = 0,
+    types: Sequence[str] | None = None,
+    pings: bool = True,
+    client: asyncio.Task[None] | None = None,
 ) -> StreamingResponse:
-    """The response to a request that streams a run, from any cursor."""
+    """The response to a request that streams a run, from any cursor. `client` is the task of `watch_client`, if any."""
     batches = engine.follow(run_id, after, PING_SECONDS if pings else None)
-    records = _records(engine, batches, run_id, after, types, pings)
+    records = _records(engine, batches, run_id, after, types, pings, client)
     return StreamingResponse(records, media_type=MEDIA_TYPE, headers={"cache-control": "no-cache"})
 
 
@@ -63,6 +70,7 @@ async def _records(
     after: int,
     types: Sequence[str] | None,
     pings: bool,
+    client: asyncio.Task[None] | None,
 ) -> AsyncIterator[bytes]:
     wanted = None if types is None else ALWAYS_SHOWN | set(types)
     last = after
@@ -83,6 +91,8 @@ async def _records(
         except NotFound:  # the run was deleted together with its agent
             end_expired = False
             yield event_records.stop_record("cancelled").encode()
+    if client is not None:  # not in a `finally`: that is also reached when the client disconnects
+        client.cancel()
     if end_expired and (stop := (await engine.run(run_id)).stop_reason) is not None:
         yield event_records.stop_record(stop, None).encode()
     yield event_records.DONE.encode()

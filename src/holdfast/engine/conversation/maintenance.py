@@ -92,8 +92,7 @@ class ConversationMaintenance:
         )
 
     async def _recompile(self, conversation_id: str, *, dry_run: bool) -> str:
-        snapshot, context = await self._deps.contexts.load(self._deps.store, conversation_id)
-        loaded = LoadedConversation.of(snapshot, context)
+        loaded = LoadedConversation.of(await self._deps.conversations.load(self._deps.store, conversation_id))
         fresh = loaded.recompiled_system()
         if fresh is None:
             body = loaded.context[0].body

@@ -6,10 +6,12 @@ process will drive is written without a lease; its input is stored with it and d
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from holdfast.core.conversation.messages import Approval
+from holdfast.core.errors import HoldfastError, NotFound
 from holdfast.core.records import Actor, Run
 from holdfast.core.run_request import RunRequest
 from holdfast.core.state import Decision
@@ -18,7 +20,7 @@ from holdfast.engine.run.build_change import EventPage, Outcome
 from holdfast.engine.run.session import Session
 from holdfast.engine.stream import event_records
 from holdfast.ports.ids import new_id
-from holdfast.ports.stores.run_store import Change, Lease, Snapshot
+from holdfast.ports.stores.run_store import Change, Lease, Snapshot, StaleSnapshot
 
 DENIED_BY_NEW_MESSAGE = "The user sent a new message instead of answering."
 
@@ -35,15 +37,23 @@ class Accepted:
 
 async def accept(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Accepted:
     """Accept a run that this process drives. Raises if the request is invalid, or `StaleSnapshot`."""
-    session = await Session.load(deps, conversation_id, request)
-    decision = session.decide(request.happened())
+    session, decision = await _decided(deps, conversation_id, request)
     run = new_run(deps, actor, session.snapshot, request)
     lease = Lease(run.id, deps.owner, 1, deps.clock.now() + timedelta(seconds=deps.lease_seconds))
+
+    async def begin(change: Change) -> None:
+        try:
+            await deps.store.begin(run, lease, change)
+        except NotFound as error:
+            if change.revision is None:
+                raise
+            raise StaleSnapshot("The conversation that is remembered was deleted.") from error
+
     change, _ = await session.commit(
         run,
         decision,
         Outcome(request.happened()),
-        write=lambda change: deps.store.begin(run, lease, change),
+        write=begin,
         page=EventPage(1, (opening(run),)),
         first=True,
         decided_by=actor.user_id,
@@ -55,6 +65,17 @@ async def accept(deps: Dependencies, actor: Actor, conversation_id: str, request
         deps.feed.open(run.id, 0)
         deps.feed.publish(run.id, change.events)
     return Accepted(accepted, lease, session, decision)
+
+
+async def _decided(deps: Dependencies, conversation_id: str, request: RunRequest) -> tuple[Session, Decision]:
+    """Decide without reading, if the last run here left nothing open. A request is refused only by what is stored: what
+    is remembered may be outdated."""
+    remembered = await Session.remember(deps, conversation_id, request)
+    if remembered is not None:
+        with suppress(HoldfastError):
+            return remembered, remembered.decide(request.happened())
+    session = await Session.load(deps, conversation_id, request)
+    return session, session.decide(request.happened())
 
 
 async def accept_for_others(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
@@ -71,7 +92,7 @@ async def accept_for_others(deps: Dependencies, actor: Actor, conversation_id: s
 
 async def enqueue(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
     """Accept a run that waits in the queue of its conversation. Nothing is decided yet."""
-    snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
+    snapshot = await deps.conversations.load(deps.store, conversation_id)
     run = replace(new_run(deps, actor, snapshot, request), status="created", queued=True)
     return await _begin_unheld(deps, replace(run, turn_id=run.id), snapshot)
 
@@ -91,7 +112,7 @@ async def _begin_unheld(deps: Dependencies, run: Run, snapshot: Snapshot, *, hol
 
 async def with_denials(deps: Dependencies, conversation_id: str, request: RunRequest) -> RunRequest:
     """The request with a denial of every call that waits for a person; its messages follow the denials."""
-    snapshot, _ = await deps.contexts.load(deps.store, conversation_id)
+    snapshot = await deps.conversations.load(deps.store, conversation_id)
     denials = tuple(Approval(call.call.id, False, DENIED_BY_NEW_MESSAGE) for call in snapshot.calls if call.waiting)
     return replace(request, answers=denials) if denials else request
 

@@ -107,6 +107,7 @@ def build_change(
     duration_ns: int,
     decided_by: str | None,
     first: bool,
+    revision: int | None = None,
 ) -> Change:
     facts = _Facts(
         decision=decision,
@@ -151,6 +152,7 @@ def build_change(
         rollback=decision.rollback,
         allow=request.allow if takes_input else {},
         decided_by=decided_by,
+        revision=revision,
     )
 
 

@@ -1,7 +1,9 @@
-"""A conversation in memory, updated with every change that is written to it; and a cache of recent contexts.
+"""A conversation in memory, updated with every change that is written to it; and a cache of recent conversations.
 
-The cost of loading a context grows with the length of the conversation. So a finished run leaves its context in the
-`ContextCache`, and the next run of the conversation uses it if the version in the database is still the same.
+A finished run leaves what it knows of its conversation in the `ConversationCache`. The next message is decided on from
+there, without reading first; that nothing has changed meanwhile is compared in the transaction that accepts it. Whoever
+must read uses the cached context if the version in the database is still the same, because the cost of loading a
+context grows with the length of the conversation.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from holdfast.ports.ids import new_id
 from holdfast.ports.stores.run_store import Change, RunStore, Snapshot
 from holdfast.ports.toolbox import MemoryEdit
 
-MAX_CONTEXTS = 512
+MAX_CONVERSATIONS = 512
 
 
 @dataclass(slots=True)
@@ -35,15 +37,14 @@ class LoadedConversation:
     stale: bool = False  # the context in memory differs from the rows, so it is not cached for the next run
 
     @classmethod
-    def of(
-        cls, snapshot: Snapshot, context: tuple[Message, ...], override_system: str | None = None
-    ) -> LoadedConversation:
+    def of(cls, snapshot: Snapshot, override_system: str | None = None) -> LoadedConversation:
+        assert snapshot.context is not None
         return cls(
             conversation=snapshot.conversation,
             agent=snapshot.agent,
             tools={tool.name: tool for tool in snapshot.tools},
             blocks=snapshot.blocks,
-            context=context,
+            context=snapshot.context,
             version=snapshot.version,
             next_seq=snapshot.next_seq,
             override_system=override_system,
@@ -105,25 +106,36 @@ class LoadedConversation:
         self.next_seq += len(change.messages)
 
 
-class ContextCache:
-    """Recently used contexts, by conversation and version."""
+class ConversationCache:
+    """Recently used conversations, as snapshots. One whose run left nothing open can be decided on from memory."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[int, tuple[Message, ...]]] = OrderedDict()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    async def load(self, store: RunStore, conversation_id: str) -> tuple[Snapshot, tuple[Message, ...]]:
-        version, context = self._kept.get(conversation_id, (None, ()))
-        snapshot = await store.snapshot(conversation_id, version)
-        return snapshot, context if snapshot.context is None else snapshot.context
+    async def load(self, store: RunStore, conversation_id: str) -> Snapshot:
+        """Read the snapshot. Its context is read only if it has changed since it was kept."""
+        kept = self._kept.get(conversation_id)
+        snapshot = await store.snapshot(conversation_id, kept.snapshot.version if kept else None)
+        if kept is None or snapshot.context is not None:
+            return snapshot
+        return replace(snapshot, context=kept.snapshot.context)
 
-    def keep(self, loaded: LoadedConversation) -> None:
-        if loaded.stale:
-            self.forget(loaded.conversation.id)
-            return
-        self._kept[loaded.conversation.id] = (loaded.version, loaded.context)
-        self._kept.move_to_end(loaded.conversation.id)
-        while len(self._kept) > MAX_CONTEXTS:
+    def remembered(self, conversation_id: str) -> Snapshot | None:
+        """The snapshot without reading, if nothing was left open. Another process may have changed the rows."""
+        kept = self._kept.get(conversation_id)
+        return kept.snapshot if kept is not None and kept.is_idle else None
+
+    def keep(self, snapshot: Snapshot, *, is_idle: bool) -> None:
+        self._kept[snapshot.conversation.id] = _Kept(snapshot, is_idle)
+        self._kept.move_to_end(snapshot.conversation.id)
+        while len(self._kept) > MAX_CONVERSATIONS:
             self._kept.popitem(last=False)
 
     def forget(self, conversation_id: str) -> None:
         self._kept.pop(conversation_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    snapshot: Snapshot
+    is_idle: bool

@@ -42,6 +42,7 @@ class Session:
     snapshot: Snapshot
     loaded: LoadedConversation
     state: State
+    is_from_memory: bool = False  # nothing was read yet, so the next commit compares the agent's revision too
 
     @classmethod
     async def load(
@@ -49,8 +50,25 @@ class Session:
     ) -> Session:
         """With `with_limits` the context window of the model and the budget are looked up; only a run that continues
         needs them."""
-        snapshot, context = await deps.contexts.load(deps.store, conversation_id)
-        loaded = LoadedConversation.of(snapshot, context, request.override_system)
+        snapshot = await deps.conversations.load(deps.store, conversation_id)
+        return await cls._of(deps, snapshot, request, with_limits=with_limits, steps=steps)
+
+    @classmethod
+    async def remember(cls, deps: Dependencies, conversation_id: str, request: RunRequest) -> Session | None:
+        """The session as the last run here left it, without reading. None if that run is not known, or left something
+        open."""
+        snapshot = deps.conversations.remembered(conversation_id)
+        if snapshot is None:
+            return None
+        session = await cls._of(deps, snapshot, request)
+        session.is_from_memory = True
+        return session
+
+    @classmethod
+    async def _of(
+        cls, deps: Dependencies, snapshot: Snapshot, request: RunRequest, *, with_limits: bool = True, steps: int = 0
+    ) -> Session:
+        loaded = LoadedConversation.of(snapshot, request.override_system)
         limits = NO_RUN_LIMITS
         if with_limits:
             limits = await limits_of_run(deps, snapshot.agent, snapshot.conversation, request)
@@ -90,8 +108,10 @@ class Session:
             duration_ns=duration_ns,
             decided_by=decided_by,
             first=first,
+            revision=self.snapshot.revision if self.is_from_memory else None,
         )
         written = await write(change)
+        self.is_from_memory = False
         if change.announced:
             self.deps.approvals_announced(run.org_id)
         self.loaded.apply_edits(outcome.edits)
@@ -114,6 +134,29 @@ class Session:
         loaded.version, loaded.next_seq = snapshot.version, snapshot.next_seq
         return True
 
+    def keep(self, *, rests: bool) -> None:
+        """Keep what is known of the conversation for its next message. `rests` says that the run has come to rest."""
+        loaded = self.loaded
+        if loaded.stale:
+            self.deps.conversations.forget(loaded.conversation.id)
+            return
+        snapshot = replace(
+            self.snapshot,
+            blocks=loaded.blocks,
+            version=loaded.version,
+            next_seq=loaded.next_seq,
+            context=loaded.context,
+            context_tokens=self.state.context_tokens,
+            calls=(),
+            turn_id=None,
+            step=None,
+            called=(),
+            last_result=None,
+            unread=(),
+        )
+        is_idle = rests and not self.state.calls and not self.request.allow
+        self.deps.conversations.keep(snapshot, is_idle=is_idle)
+
     def without_calls(self) -> None:
         """Ignore the open calls, which belong to another run."""
         self.state = replace(self.state, calls=(), follow_ups=())
@@ -128,5 +171,5 @@ async def retry_if_stale(
         try:
             return await attempt()
         except StaleSnapshot:
-            deps.contexts.forget(conversation_id)
+            deps.conversations.forget(conversation_id)
     raise ConversationBusy(None)

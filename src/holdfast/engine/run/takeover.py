@@ -30,7 +30,7 @@ async def take_over(deps: Dependencies, lease: Lease) -> tuple[Driver, Happened]
     if run.status not in ACTIVE:
         raise LostLease(f"Run {run.id} was brought to rest by another process.")
     request = RunRequest.from_json(run.request)
-    deps.contexts.forget(run.conversation_id)
+    deps.conversations.forget(run.conversation_id)
     done = [step for step in await deps.store.run_steps(run.id) if step.status == "success"]
     agent_steps = sum(step.call_type == "agent_step" for step in done)
     session = await Session.load(deps, run.conversation_id, request, steps=agent_steps)
@@ -38,9 +38,10 @@ async def take_over(deps: Dependencies, lease: Lease) -> tuple[Driver, Happened]
         session.state = paid(session.state, step.usage, deps.price_of(step.model or ""))
     called, last_result = await deps.store.turn_so_far(run.turn_id)
     session.state = replace(session.state, called=called, last_result=last_result)
-    deps.feed.open(run.id, run.last_event)
+    last_event = await deps.store.last_event(run.id)
+    deps.feed.open(run.id, last_event)
     held_lease = HeldLease(lease, deps.clock, deps.lease_seconds)
-    return Driver(session, run, held_lease), found(run, request, lease, len(done))
+    return Driver(session, run, held_lease, last_event), found(run, request, lease, len(done))
 
 
 def found(run: Run, request: RunRequest, lease: Lease, steps: int) -> Happened:

@@ -9,7 +9,7 @@ A run goes through these methods:
 2. A worker holds a `Lease` on it: one that it passed to `begin`, or one from `claim` or `claim_next`. The lease has an
    epoch that grows with every new owner. A write with an older epoch raises `LostLease` and changes nothing.
 3. The worker writes each decision with `checkpoint`, as one `Change`: messages, calls, steps and events in one
-   transaction. `append_events` and `renew` extend the lease in between.
+   transaction. In between, `append_events` writes pages of events, and `renew` extends the lease.
 4. The last `Change` has a `Rest`; after it the run has no owner.
 
 A run without an owner (it waits for a person, or in a queue) is changed by `settle_resting`, and a conversation
@@ -67,7 +67,8 @@ class Change:
     """Everything one checkpoint writes.
 
     `version` is the version of the conversation that this change was decided on. A change that `moves` the conversation
-    compares the version with the stored one and advances it, so a decision on an outdated state is never written.
+    compares the version with the stored one and advances it, so a decision on an outdated state is never written. A
+    change that was decided from memory compares the agent's `revision` too (storage/runs/agent_revision.py).
     `next_seq` is the sequence number of the next message. `events` are events of the run's client stream, numbered from
     `first_event`.
     """
@@ -96,6 +97,7 @@ class Change:
     # written before the input of this run.
     holds: bool = False
     allow: Mapping[str, str | None] = field(default_factory=dict)  # allowances to write with the decision
+    revision: int | None = None  # of the agent, which is then compared too: the decision was made from memory
     approvals_webhook: str | None = None  # the URL to notify of calls that begin or stop waiting for a person
 
     @property
@@ -106,7 +108,7 @@ class Change:
 
     @property
     def announced(self) -> list[tuple[Literal["requested", "settled"], Call]]:
-        """The calls that begin to wait for a person, and those for which somebody has decided."""
+        """The calls that begin to wait for a person, and those that a person or a policy has decided."""
         waiting = [call for call in (*self.new_calls, *self.changed_calls) if call.waiting]
         settled = [entry.call for entry in self.audit_entries if entry.call.request_id is not None]
         return [*(("requested", call) for call in waiting), *(("settled", call) for call in settled)]
@@ -122,6 +124,7 @@ class Snapshot:
     tools: tuple[Tool, ...]
     blocks: tuple[Block, ...]
     version: int
+    revision: int  # of the agent
     next_seq: int
     context: tuple[Message, ...] | None
     context_tokens: int | None = None  # the estimate that the last change stored
@@ -154,6 +157,15 @@ class LogPage:
     done: bool
     last_event: int
     gap_until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPage:
+    """Records to append to a run's log as its lease holder; the first is numbered `first_seq`."""
+
+    lease: Lease
+    first_seq: int
+    records: Sequence[str]
 
 
 class RunStore(Protocol):
@@ -189,12 +201,22 @@ class RunStore(Protocol):
         """Change a conversation outside of any run. Raises `ConversationBusy` if it has an active run."""
         ...
 
-    async def append_events(self, lease: Lease, first_seq: int, records: Sequence[str]) -> bool:
-        """Append to the event log and renew the lease; True if a cancel of the run was requested."""
+    async def append_events(self, pages: Sequence[NewPage]) -> Sequence[str]:
+        """Append pages to the event logs of different runs. Returns the ids of the runs that their owner no longer
+        holds, of which nothing was written. `Run.last_event` does not follow until the next checkpoint."""
         ...
 
-    async def renew(self, lease: Lease) -> bool:
-        """Extend the lease; True if a cancel of the run was requested."""
+    async def last_event(self, run_id: str) -> int:
+        """The number of the last event in the log of an active run."""
+        ...
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[str]:
+        """Extend these leases. Returns the ids of the runs that their owner no longer holds: they were claimed by
+        another, released, or have come to rest."""
+        ...
+
+    async def cancels_asked(self, owner: str) -> Sequence[str]:
+        """The ids of the runs that this owner holds and a cancel was requested of."""
         ...
 
     async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:

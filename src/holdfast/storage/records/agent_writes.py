@@ -17,6 +17,7 @@ from holdfast.ports.stores.agent_store import AgentChange, AgentCreation
 from holdfast.storage.records.context_writes import replace_context
 from holdfast.storage.records.conversation_store import insert_conversation
 from holdfast.storage.records.tool_lookup import chosen_tools, ensure_tools, tools_by_id
+from holdfast.storage.runs.agent_revision import RAISED
 from holdfast.storage.runs.checkpoint import message_row
 from holdfast.storage.schema.record_tables import (
     agent_archives,
@@ -127,8 +128,8 @@ def attach_all(connection: Connection, table: Table, key: Column[Any], agent_id:
 
 
 def write_agent(connection: Connection, before: Agent, after: Agent) -> None:
-    """Update the agent's row, and its tags if they changed."""
-    connection.execute(update(agents).where(agents.c.id == after.id).values(**changes_of(agents, after)))
+    """Update the agent's row, and its tags if they changed. The caller may have changed what is attached to it."""
+    connection.execute(update(agents).where(agents.c.id == after.id).values(**changes_of(agents, after), **RAISED))
     if before.tags != after.tags:
         connection.execute(delete(agent_tags).where(agent_tags.c.agent_id == after.id))
         _write_tags(connection, after)

@@ -28,6 +28,7 @@ from holdfast.ports.stores.approval_store import (
     Due,
     KeptAllowance,
 )
+from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.announcements import announce
 from holdfast.storage.schema.record_tables import (
     UNRETURNED,
@@ -209,9 +210,11 @@ def _allowances(connection: Connection, actor: Actor, page: Page) -> list[KeptAl
 
 def _revoke(connection: Connection, actor: Actor, allowance_id: str, now: datetime) -> None:
     mine = (allowances.c.id == allowance_id, allowances.c.org_id == actor.org_id, allowances.c.revoked_at.is_(None))
-    statement = update(allowances).where(*mine).values(revoked_at=now, revoked_by=actor.user_id)
-    if connection.execute(statement).rowcount == 0:
+    revoked = update(allowances).where(*mine).values(revoked_at=now, revoked_by=actor.user_id)
+    agent_id = connection.execute(revoked.returning(allowances.c.agent_id)).scalar()
+    if agent_id is None:
         raise NotFound(f"Allowance {allowance_id} not found")
+    raise_of_agents(connection, [agent_id])
 
 
 def _announcements(connection: Connection, actor: Actor, after: int, limit: int) -> list[Announcement]:

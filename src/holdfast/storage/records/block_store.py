@@ -15,6 +15,7 @@ from holdfast.ports.paging import Page
 from holdfast.ports.stores.block_store import AlterBlock, BlockFilter
 from holdfast.ports.toolbox import MemoryEdit
 from holdfast.storage.records.agent_writes import require_agent
+from holdfast.storage.runs.agent_revision import raise_of_block
 from holdfast.storage.runs.block_edits import write_edit
 from holdfast.storage.schema.record_tables import agent_blocks, blocks
 from holdfast.storage.sql.database import Database
@@ -78,11 +79,13 @@ def _row(connection: Connection, actor: Actor, block_id: str, *, locked: bool = 
 def _change(connection: Connection, actor: Actor, block_id: str, alter: AlterBlock) -> Block:
     changed = alter(from_row(Block, _row(connection, actor, block_id, locked=True)))
     connection.execute(update(blocks).where(blocks.c.id == block_id).values(**changes_of(blocks, changed)))
+    raise_of_block(connection, block_id)
     return changed
 
 
 def _delete(connection: Connection, actor: Actor, block_id: str) -> None:
     _row(connection, actor, block_id, locked=True)
+    raise_of_block(connection, block_id)
     connection.execute(delete(blocks).where(blocks.c.id == block_id))
 
 

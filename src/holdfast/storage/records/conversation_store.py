@@ -1,10 +1,10 @@
 """The store of conversations: create, change, fork, reset and remove.
 
-Implements `ports.stores.history_store.ConversationStore`. A fork shares the messages before the fork with its source
-and has a context of its own. A conversation's messages are its own and those of its ancestors up to the fork, which
-`lineage` lists (each conversation is its own ancestor, without a limit). Sequence numbers continue from the parent's,
-so one order holds for all. Number 0 is the system message, which is never shared. Messages of runs are written by
-`storage.runs.checkpoint`.
+Implements `ports.stores.conversation_store.ConversationStore`. A fork shares the messages before the fork with its
+source and has a context of its own. A conversation's messages are its own and those of its ancestors up to the fork,
+which `lineage` lists (each conversation is its own ancestor, without a limit). Sequence numbers continue from the
+parent's, so one order holds for all. Number 0 is the system message, which is never shared. Messages of runs are
+written by `storage.runs.checkpoint`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from holdfast.core.records import Actor, Conversation
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
+from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.checkpoint import message_row
 from holdfast.storage.runs.run_store import lock_idle_conversation
 from holdfast.storage.schema.record_tables import (
@@ -108,6 +109,7 @@ def change(connection: Connection, conversation: Conversation) -> None:
     row = to_row(conversations, conversation)
     values = {name: value for name, value in row.items() if name not in _UNCHANGEABLE}
     connection.execute(update(conversations).where(conversations.c.id == conversation.id).values(**values))
+    raise_of_agents(connection, [conversation.agent_id])
 
 
 def context_ids(connection: Connection, conversation_id: str) -> list[str]:
@@ -242,7 +244,7 @@ def _move_shared_messages(connection: Connection, conversation_id: str) -> None:
 
 
 class SqlConversations:
-    """Implements `ports.stores.history_store.ConversationStore`."""
+    """Implements `ports.stores.conversation_store.ConversationStore`."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database

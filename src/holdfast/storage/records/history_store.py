@@ -5,7 +5,7 @@ Implements `ports.stores.history_store.History`. The SQL of run listings is in `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import eq
 from typing import Any
 
@@ -26,12 +26,8 @@ from holdfast.storage.runs.steps import step_value
 from holdfast.storage.schema.record_tables import UNRETURNED, conversations, ledger, messages, runs, steps
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.json_lists import list_holds
-from holdfast.storage.sql.paging import page_rows
+from holdfast.storage.sql.paging import MAX_PAGE_CHARS, ROWS_AT_ONCE, page_rows, text_chars
 from holdfast.storage.sql.statements import also
-
-# A page of messages is put together in memory and written as JSON on the event loop, so it is limited in size too.
-MAX_PAGE_CHARS = 16 * 1024 * 1024
-ROWS_AT_ONCE = 50
 
 
 class SqlHistory:
@@ -105,7 +101,7 @@ def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: P
     found: list[Message] = []
     chars = 0
     for row in rows.mappings():
-        chars += _text_chars(row["body"])
+        chars += text_chars(row["body"])
         if found and chars > MAX_PAGE_CHARS:
             rows.close()
             return MessagePage(found, cut=True)
@@ -119,15 +115,6 @@ def _first_of(
     """The ids of the first messages of each range, in this order. All ranges together would have to be sorted."""
     firsts = (select(messages.c.id).where(one, *wanted).order_by(*order).limit(limit).subquery() for one in ranges)
     return union_all(*(select(first.c.id) for first in firsts))
-
-
-def _text_chars(value: Any) -> int:
-    """How many characters the texts in a JSON value have, images as base64 among them."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        value = value.values()
-    return sum(map(_text_chars, value)) if isinstance(value, Iterable) else 0
 
 
 def _on_side(

@@ -13,6 +13,8 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 from holdfast.core.errors import Conflict, NotFound
 from holdfast.core.records import Actor, McpServer, Tool
 from holdfast.ports.stores.mcp_server_store import AlterServer, Reconcile, Reconciliation
+from holdfast.storage.records.tool_lookup import write_tool
+from holdfast.storage.runs.agent_revision import raise_of_tools
 from holdfast.storage.schema.record_tables import mcp_servers, tools
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.rows import changes_of, from_row, to_row
@@ -89,12 +91,13 @@ def _change(connection: Connection, actor: Actor, server_id: str, alter: AlterSe
     )
     if after.revision != before.revision:
         for tool in _tools(connection, actor, server_id):
-            _write(connection, replace(tool, mcp={**(tool.mcp or {}), "revision": after.revision}))
+            write_tool(connection, tool, replace(tool, mcp={**(tool.mcp or {}), "revision": after.revision}))
     return after
 
 
 def _delete(connection: Connection, actor: Actor, server_id: str) -> None:
     _locked(connection, actor, server_id)
+    raise_of_tools(connection, [tool.id for tool in _tools(connection, actor, server_id)])
     connection.execute(delete(tools).where(*_of_server(actor, server_id)))
     connection.execute(delete(mcp_servers).where(mcp_servers.c.id == server_id))
 
@@ -115,13 +118,12 @@ def _reconcile(connection: Connection, actor: Actor, server_id: str, reconcile: 
     existing = _tools(connection, actor, server_id)
     names = connection.execute(select(tools.c.name).where(tools.c.org_id == actor.org_id)).scalars()
     wanted = reconcile(existing, frozenset(names) - {tool.name for tool in existing})
-    connection.execute(delete(tools).where(tools.c.id.in_([tool.id for tool in wanted.gone])))
+    gone = [tool.id for tool in wanted.gone]
+    raise_of_tools(connection, gone)
+    connection.execute(delete(tools).where(tools.c.id.in_(gone)))
+    before = {tool.id: tool for tool in existing}
     for tool in wanted.changed:
-        _write(connection, tool)
+        write_tool(connection, before[tool.id], tool)
     if wanted.added:
         connection.execute(insert(tools), [to_row(tools, tool) for tool in wanted.added])
     return wanted
-
-
-def _write(connection: Connection, tool: Tool) -> None:
-    connection.execute(update(tools).where(tools.c.id == tool.id).values(**changes_of(tools, tool)))

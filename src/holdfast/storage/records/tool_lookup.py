@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from holdfast.core.errors import Invalid
 from holdfast.core.records import Tool
+from holdfast.storage.runs.agent_revision import raise_of_tools
 from holdfast.storage.schema.record_tables import tools
 from holdfast.storage.sql.rows import changes_of, from_row, to_row
 
@@ -35,7 +36,14 @@ def _up_to_date(connection: Connection, found: Tool, wanted: Tool) -> Tool:
     if found.tool_type != wanted.tool_type or old.get("parameters") == new.get("parameters"):
         return found
     after = replace(found, json_schema=new, description=wanted.description, updated_at=wanted.updated_at)
-    connection.execute(update(tools).where(tools.c.id == found.id).values(**changes_of(tools, after)))
+    return write_tool(connection, found, after)
+
+
+def write_tool(connection: Connection, before: Tool, after: Tool) -> Tool:
+    """Update a tool. A client that stores the same tool again at each of its starts does not touch the agents."""
+    connection.execute(update(tools).where(tools.c.id == after.id).values(**changes_of(tools, after)))
+    if replace(after, updated_at=before.updated_at, updated_by=before.updated_by) != before:
+        raise_of_tools(connection, [after.id])
     return after
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, or_, select
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.errors import Conflict, NotFound
@@ -12,12 +12,13 @@ from holdfast.core.records import Actor, Tool
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.tool_store import AlterTool, ToolFilter
 from holdfast.storage.records.agent_writes import require_agent
-from holdfast.storage.records.tool_lookup import ensure_tools, insert_if_missing
+from holdfast.storage.records.tool_lookup import ensure_tools, insert_if_missing, write_tool
+from holdfast.storage.runs.agent_revision import raise_of_tools
 from holdfast.storage.schema.record_tables import agent_tools, tools
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.json_lists import holds
 from holdfast.storage.sql.paging import page_rows
-from holdfast.storage.sql.rows import changes_of, from_row, to_row
+from holdfast.storage.sql.rows import from_row, to_row
 from holdfast.storage.sql.statements import also
 
 
@@ -68,12 +69,8 @@ def _put(connection: Connection, new: Tool, merge: AlterTool) -> Tool:
     if inserted.rowcount == 1:
         return new
     query = select(tools).where(tools.c.org_id == new.org_id, tools.c.name == new.name).with_for_update()
-    return _write(connection, merge(from_row(Tool, connection.execute(query).mappings().one())))
-
-
-def _write(connection: Connection, tool: Tool) -> Tool:
-    connection.execute(update(tools).where(tools.c.id == tool.id).values(**changes_of(tools, tool)))
-    return tool
+    before = from_row(Tool, connection.execute(query).mappings().one())
+    return write_tool(connection, before, merge(before))
 
 
 def _change(connection: Connection, actor: Actor, tool_id: str, alter: AlterTool) -> Tool:
@@ -81,7 +78,7 @@ def _change(connection: Connection, actor: Actor, tool_id: str, alter: AlterTool
     after = alter(before)
     if after.name != before.name:
         _check_rename(connection, before, after)
-    return _write(connection, after)
+    return write_tool(connection, before, after)
 
 
 def _check_rename(connection: Connection, before: Tool, after: Tool) -> None:
@@ -103,6 +100,7 @@ def _check_rename(connection: Connection, before: Tool, after: Tool) -> None:
 
 def _delete(connection: Connection, actor: Actor, tool_id: str) -> None:
     _row(connection, actor, tool_id, locked=True)
+    raise_of_tools(connection, [tool_id])
     connection.execute(delete(tools).where(tools.c.id == tool_id))
 
 

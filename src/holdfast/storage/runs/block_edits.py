@@ -14,6 +14,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from holdfast.core.records import Block
 from holdfast.ports.stores.run_store import StaleMemory
 from holdfast.ports.toolbox import MemoryEdit
+from holdfast.storage.runs.agent_revision import raise_of_agents, raise_of_block
 from holdfast.storage.schema.record_tables import agent_blocks, agents, blocks
 from holdfast.storage.sql.rows import from_row, to_row
 
@@ -35,6 +36,7 @@ def write_edit(connection: Connection, agent_id: str, edit: MemoryEdit, now: dat
     _compare(connection, agent_id, before)
     changed = {"label": after.label, "value": after.value, "description": after.description, "updated_at": now}
     connection.execute(update(blocks).where(blocks.c.id == before.id).values(**changed))
+    raise_of_block(connection, before.id)
 
 
 def _compare(connection: Connection, agent_id: str, seen: Block) -> None:
@@ -69,9 +71,11 @@ def _attach_new(connection: Connection, agent_id: str, block: Block) -> None:
     position = (connection.execute(last).scalar() or 0) + 1
     connection.execute(insert(blocks), to_row(blocks, block))
     connection.execute(insert(agent_blocks), {"agent_id": agent_id, "block_id": block.id, "position": position})
+    raise_of_agents(connection, [agent_id])
 
 
 def _detach(connection: Connection, agent_id: str, block: Block) -> None:
     """Detach the block. The block itself stays: another agent may use it, and a person can attach it again."""
+    raise_of_agents(connection, [agent_id])
     link = (agent_blocks.c.agent_id == agent_id, agent_blocks.c.block_id == block.id)
     connection.execute(delete(agent_blocks).where(*link))

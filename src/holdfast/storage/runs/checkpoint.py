@@ -26,6 +26,7 @@ from holdfast.core.records import Run
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.run_store import Change, Lease, Rest, StaleSnapshot
 from holdfast.storage.runs import audit_log
+from holdfast.storage.runs.agent_revision import refuse_if_changed
 from holdfast.storage.runs.block_edits import write_edit
 from holdfast.storage.runs.ledger import write_calls
 from holdfast.storage.runs.outbox import enqueue_callback
@@ -118,6 +119,8 @@ def run_values(change: Change) -> dict[str, Any]:
 def _write(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
     if change.moves:
         _move_conversation(connection, change)
+    if change.revision is not None:
+        refuse_if_changed(connection, run["agent_id"], change.revision)
     if change.step:
         write_step(connection, change.step, new=change.step_is_new)
     if change.messages:

@@ -80,6 +80,7 @@ def read_snapshot(connection: Connection, conversation_id: str, known_version: i
         tools=tools_of(connection, row["agent_id"]),
         blocks=blocks_of(connection, row["agent_id"]),
         version=row["version"],
+        revision=agent_row["revision"],
         next_seq=row["next_seq"],
         context=None if cached else context_of(connection, conversation_id),
         context_tokens=row["context_tokens"],

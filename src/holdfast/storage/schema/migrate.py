@@ -18,8 +18,10 @@ from sqlalchemy import Connection, Engine, inspect, text
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0015"
-BREAKING = frozenset({"0013"})  # older versions cannot work on a database after one of these
+HEAD = "0018"
+# Older versions cannot work on a database after one of these: 0013 drops columns that they read; since 0015 each writer
+# of an agent raises its revision; since 0016 a page of events does not update its run.
+BREAKING = frozenset({"0013", "0015", "0016"})
 APPLICATION_NAME = f"holdfast {HEAD}"  # of our connections to Postgres; versions before 0013 gave none
 
 _OLDER_PROCESSES = text(

@@ -28,6 +28,7 @@ from holdfast.storage.schema.columns import Document, Moment, id_column, only_wh
 from holdfast.storage.schema.columns import metadata as metadata
 from holdfast.storage.schema.run_tables import events as events
 from holdfast.storage.schema.run_tables import outbox as outbox
+from holdfast.storage.schema.run_tables import request_changes as request_changes
 from holdfast.storage.schema.run_tables import run_keys as run_keys
 from holdfast.storage.schema.run_tables import run_tools as run_tools
 from holdfast.storage.schema.run_tables import runs as runs
@@ -82,6 +83,7 @@ agents = Table(
     Column("last_run_duration_ms", BigInteger),
     Column("document", Document, nullable=False),
     *stamp_columns(),
+    Column("revision", BigInteger, nullable=False, server_default="0"),
     Index("ix_agents_org_created", "org_id", "created_at", "id"),
     Index("ix_agents_org_name", "org_id", "name", "created_at", "id"),
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, Update, and_, bindparam, literal_column, not_, or_, update
+from sqlalchemy import Connection, Table, Update, and_, bindparam, literal_column, not_, or_, select, update
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.visitors import InternalTraversal
@@ -30,6 +30,26 @@ HOLDS_CONVERSATION = and_(ACTIVE_RUN, not_(literal_column("runs.queued")))
 def one_of_words(column: ColumnElement[Any], words: Iterable[str]) -> ColumnElement[bool]:
     """The column has one of these words, which the statement contains as they are."""
     return column.in_([literal_column(f"'{word}'") for word in sorted(words)])
+
+
+# The run of a lease, while its owner holds it; `fence_of` gives the values.
+HELD_BY = (
+    runs.c.id == bindparam("held_run"),
+    runs.c.lease_epoch == bindparam("held_epoch"),
+    runs.c.lease_owner == bindparam("held_by"),
+    ACTIVE_RUN,
+)
+_HELD = Prepared(select(runs.c.id).where(*HELD_BY))
+
+
+def fence_of(lease: Lease) -> dict[str, Any]:
+    return {"held_run": lease.run_id, "held_epoch": lease.epoch, "held_by": lease.owner}
+
+
+def no_longer_held(connection: Connection, leases: Sequence[Lease]) -> list[str]:
+    """The ids of the runs that their owner has lost, released or brought to rest."""
+    found = (connection.execute(_HELD, fence_of(lease)).scalar() for lease in leases)
+    return [lease.run_id for lease, run_id in zip(leases, found, strict=True) if run_id is None]
 
 
 def any_of(column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:

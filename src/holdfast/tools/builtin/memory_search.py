@@ -21,7 +21,7 @@ MAX_FOUND = 20
 PASSAGE_CHARACTERS = 100_000
 
 
-class Recall:
+class MemorySearch:
     def __init__(self, messages: MessageSearch, archives: ArchiveStore, clock: Clock) -> None:
         self._messages = messages
         self._archives = archives

@@ -1,7 +1,7 @@
-"""What a run is listed by stands beside each tool it used, kept by the database itself, with indexes to follow.
+"""Copies the columns that runs are listed by to each row of `run_tools`, by triggers, with indexes over them.
 
-Triggers keep it, as they keep a run's kind: a process of the version before writes the columns that it knows. Filling
-them for the runs there are keeps `run_tools` from being written meanwhile.
+Triggers keep the copies, as they keep a run's kind: a process of the version before writes only columns that it
+knows. While existing rows are filled, `run_tools` cannot be written. 0013 removes all of this.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def downgrade() -> None:
 
 
 def _follow_on_postgres() -> None:
-    """Whoever adds a tool while somebody else changes its run waits for them, so that it copies what they wrote. The
-    kind is changed by a trigger, which a trigger on named columns would not notice."""
+    """The insert of a tool waits for a concurrent change of its run, and copies the result. The trigger on `runs` names
+    no columns, because it would not fire when another trigger changes the kind."""
     op.execute(f"""
         CREATE FUNCTION run_of_a_tool() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
@@ -106,7 +106,7 @@ def _follow_on_postgres() -> None:
 
 
 def _follow_on_sqlite() -> None:
-    """A run's kind is set after the run: what stands in the table by then is read, and not what the change wrote."""
+    """The kind is set after the row of the run is written, so the trigger reads the row and not `NEW`."""
     the_run = f"(SELECT {NAMES} FROM runs WHERE id = {{run}})"
     op.execute(f"""
         CREATE TRIGGER run_tools_know_their_run AFTER INSERT ON run_tools BEGIN

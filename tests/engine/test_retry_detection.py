@@ -1,4 +1,4 @@
-"""Which run a request is that was sent before: only one whose answer nobody can have heard."""
+"""Retry detection finds the run of an earlier request only if its response cannot have been delivered."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_what_was_answered_before_it_ended_and_is_said_again_is_new(desk: 
     assert await desk.found() is None
 
 
-async def test_an_answer_that_reached_nobody_can_be_asked_for_again_for_a_while(desk: Desk) -> None:
+async def test_a_response_that_was_not_delivered_can_be_requested_again_for_a_while(desk: Desk) -> None:
     run = await desk.finished()
     await desk.repeats.record_undelivered(run)
     assert await desk.found() == run.id

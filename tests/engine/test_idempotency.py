@@ -1,4 +1,4 @@
-"""The same request again is the same run, and a name used for another request is refused."""
+"""The same request sent twice is one run, and a key that was used for another request is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index of one run in 64, for percentiles of durations."""
+"""Adds an index of a sample, one run in 64, for percentiles of durations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancels that have to reach far: runs whose owner is gone or does not listen, many at once, whole conversations."""
+"""Cancels of runs that this process does not drive: the owner is gone or does not react; many runs at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def left_behind(house: House, run: Run) -> list[str]:
 
 
 async def held_by_another(house: House, conversation: str, lease_seconds: float) -> Run:
-    """A run that a process took up which does not answer."""
+    """A run of a process that does not react."""
     run = await house.start(conversation)
     now = house.deps.clock.now()
     assert await house.deps.store.claim(run.id, "frozen", now, now + timedelta(seconds=lease_seconds))
@@ -66,7 +66,7 @@ async def test_a_cancel_that_was_not_carried_out_says_so(database_url: str) -> N
             await api.start(conversation, "no, this", when_busy="interrupt")
 
 
-async def test_whoever_takes_up_a_run_that_is_to_be_cancelled_asks_no_model(database_url: str) -> None:
+async def test_a_takeover_of_a_run_to_be_cancelled_calls_no_model(database_url: str) -> None:
     async with opened(database_url, sweep=False, most_runs=0) as left:
         conversation = await left.agent()
         run = await left.start(conversation)

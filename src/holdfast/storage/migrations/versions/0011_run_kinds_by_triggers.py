@@ -1,7 +1,7 @@
-"""What a run is like gets a number, kept by the database itself; eight indexes of runs go, and four narrow ones come.
+"""Numbers the combinations of filtered columns ("kinds") of runs, by triggers. Eight indexes go, four narrow ones come.
 
-Triggers keep it, and not our own code, so that a process of the version before, which knows nothing of kinds, leaves
-none wrong. Building indexes and numbering the runs there are keeps `runs` from being written meanwhile.
+Triggers set the number, and not our own code, because a process of the version before writes runs too and does not know
+kinds. While the indexes are built and existing runs are numbered, `runs` cannot be written. 0013 removes all of this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ down_revision = "0010"
 branch_labels = None
 depends_on = None
 
-# The column of a kind, and what a run has for it; where a run has nothing, there is a value too, so that kinds compare.
+# The columns of a kind, each with its expression over a run. NULL becomes a value, so that kinds can be compared.
 TRAITS = (
     ("org_id", "{run}.org_id"),
     ("status", "{run}.status"),
@@ -133,7 +133,7 @@ def downgrade() -> None:
 
 
 def _watch_on_postgres() -> None:
-    """Two that meet the same new kind at once: the second waits for the first, and then reads what it wrote."""
+    """If two transactions insert the same new kind at once, the second waits for the first and then reads its row."""
     op.execute(f"""
         CREATE FUNCTION kind_of_a_run() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN

@@ -1,4 +1,4 @@
-"""A process that leaves hands over what it drives, at once and for good, whatever it still had under way."""
+"""Graceful shutdown: a process releases all its runs at once and for good, also those with pending writes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_page_that_comes_late_does_not_hold_a_run_that_was_handed_over(
         under_way, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
         append = leaving.deps.store.append_events
 
-        async def late(*args: Any) -> bool:
+        async def late(*args: Any) -> Any:
             under_way.set()
             await go_on.wait()
             try:

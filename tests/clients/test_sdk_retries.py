@@ -49,7 +49,7 @@ def test_a_tool_runs_once_although_the_model_fails_after_it(served: Served) -> N
     assert [m.tool_return for m in returned] == ["marked"]
 
 
-def test_whoever_lost_patience_gets_the_answer_of_the_run_that_they_began(served: Served) -> None:
+def test_a_client_that_timed_out_gets_the_response_of_the_run_it_started(served: Served) -> None:
     client = Letta(base_url=served.url)
     agent_id = new_agent(client)
     impatient = client.with_options(timeout=1.0, max_retries=8)
@@ -91,7 +91,7 @@ def test_a_count_of_tries_that_makes_no_sense_is_no_harm(served: Served, count: 
     assert answer.status_code == 200, answer.text
 
 
-def test_whoever_waited_for_a_server_that_was_killed_is_answered_by_the_next(database_url: str) -> None:
+def test_a_client_of_a_killed_server_gets_its_response_from_the_next_server(database_url: str) -> None:
     with ServerProcess(database_url) as server:
         client = Letta(base_url=server.url, max_retries=6)
         agent_id = new_agent(client)
@@ -109,7 +109,7 @@ def test_whoever_waited_for_a_server_that_was_killed_is_answered_by_the_next(dat
         assert said_and_run(Letta(base_url=server.url), agent_id) == (1, 1)
 
 
-def test_whoever_waits_at_a_server_that_leaves_is_told_where_the_run_is(database_url: str) -> None:
+def test_a_client_that_waits_during_a_graceful_shutdown_is_told_the_run_id(database_url: str) -> None:
     with ServerProcess(database_url, HOLDFAST_SHUTDOWN_SECONDS="0.2") as server:
         client = Letta(base_url=server.url)
         agent_id = new_agent(client)

@@ -1,4 +1,4 @@
-"""An index of one run in 256, for planning listings."""
+"""Adds an index of a smaller sample, one run in 256, from which listings were planned. 0013 removes it."""
 
 from __future__ import annotations
 

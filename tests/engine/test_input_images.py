@@ -1,4 +1,4 @@
-"""Images by URL: fetched once, before the request is accepted, by a client that goes nowhere it should not."""
+"""Images by URL are fetched once, before the request is accepted, and from public addresses only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.core.run_request import RunRequest
 from holdfast.outbound import image_fetcher
 from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.outbound.image_fetcher import GuardedImageFetcher
-from holdfast.ports.outbound import OutboundAnswer, OutboundRequest
+from holdfast.ports.outbound import OutboundRequest, OutboundResponse
 from holdfast.ports.stores.agent_store import AgentFilter
 from holdfast.storage.records.agent_store import SqlAgents
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
@@ -30,7 +30,7 @@ DATA = base64.b64encode(PNG).decode()
 
 
 class Site:
-    """A server on loopback with an image, and with what is none."""
+    """A server on loopback with an image, and with files that are no images."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -193,10 +193,10 @@ class Outside:
         self.body = body
         self.asked = 0
 
-    async def send(self, request: OutboundRequest) -> OutboundAnswer:
+    async def send(self, request: OutboundRequest) -> OutboundResponse:
         self.asked += 1
         whole = len(self.body) <= request.max_bytes
-        return OutboundAnswer(200, {}, self.body[: request.max_bytes], request.url, whole)
+        return OutboundResponse(200, {}, self.body[: request.max_bytes], request.url, whole)
 
     async def close(self) -> None:
         pass

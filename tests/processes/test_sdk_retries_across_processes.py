@@ -1,4 +1,4 @@
-"""The SDK tries again while a server accepts and a worker drives: whoever of them is lost, a turn happens once."""
+"""SDK retries with a server and a worker: whichever of the two crashes, a turn happens once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_same_words_are_new_although_the_worker_of_the_first_was_killed(site
     assert len(site.runs()) == 2
 
 
-def test_the_database_goes_away_for_a_second_and_nobody_who_waits_or_watches_notices(
+def test_a_second_without_the_database_is_not_seen_by_waiting_clients_or_subscribers(
     site: Site, postgres_server: PostgresServer
 ) -> None:
     asking = site.asks()
