@@ -55,8 +55,8 @@ class Counts:
         )
 
 
-PLAIN = Counts(statements=20, reads=1, writes=2, pages=54)
-TOOL = Counts(statements=40, reads=1, writes=4, pages=107)  # a turn with one call, hence two steps
+PLAIN = Counts(statements=14, reads=0, writes=2, pages=54)
+TOOL = Counts(statements=34, reads=0, writes=4, pages=107)  # a turn with one call, hence two steps
 STREAMED_PAGE = 2  # statements
 
 
