@@ -1,4 +1,4 @@
-"""What browsers send: CORS with its preflights, and refusals that say what to set."""
+"""What browsers send: CORS with its preflights, refusals that say what to set, and HEAD requests."""
 
 from __future__ import annotations
 
@@ -119,3 +119,27 @@ def test_with_a_password_every_page_can_be_let_in(folder: Path) -> None:
 
 def test_responses_to_programs_carry_no_cors_headers(opened: httpx.Client) -> None:
     assert not [name for name in opened.get("/v1/agents/").headers if name.startswith("access-control")]
+
+
+# ---- HEAD -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/health", "/v1/agents/", "/v1/agents/?limit=1", "/v1/agents/bob", "/openapi.json"]
+)
+def test_head_gives_the_head_of_the_get(closed: httpx.Client, path: str) -> None:
+    whole, head = closed.get(path), closed.head(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+def test_head_of_a_stream_ends(closed: httpx.Client) -> None:
+    response = closed.head("/v1/approvals/stream")
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert closed.get("/v1/health").status_code == 200  # over the same connection
+
+
+def test_head_where_there_is_no_get_is_a_405(closed: httpx.Client) -> None:
+    assert closed.head("/v1/passages/search").status_code == 405

@@ -1,4 +1,4 @@
-"""ASGI middleware in front of every route: authentication, cross-origin rules, body size, path normalization.
+"""ASGI middleware in front of every route: authentication, cross-origin rules, body size, HEAD, path normalization.
 
 It is plain ASGI, so that a request without a credential is rejected before its body is read. The acting user comes
 from the credential alone. The old `user_id` header must have the right form, as clients expect, and is otherwise
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.api.http.cross_origin import ADVICE, CrossOrigin, is_preflight, with_headers
+from holdfast.api.http.head_requests import answer_head
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.core.records import Actor
 
@@ -58,7 +59,11 @@ class AccessMiddleware:
             await response(scope, receive, send)
             return
         scope.setdefault("state", {})["actor"] = self._actor
-        await self._app(scope, _limited(receive, self._max_body_bytes), send)
+        limited = _limited(receive, self._max_body_bytes)
+        if scope["method"] == "HEAD":
+            await answer_head(self._app, scope, limited, send)
+        else:
+            await self._app(scope, limited, send)
 
     def _early_response(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         """The response to a request that no route sees: it is rejected, or it is a preflight. A preflight needs no
