@@ -66,7 +66,9 @@ def body_of(shape: type[Any]) -> Any:
         try:
             return adapter.validate_python(data)
         except ValidationError as error:
-            errors = error.errors(include_url=False, include_context=False, include_input=False)
-            raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors]) from error
+            errors = error.errors(include_url=False)
+            raise RequestValidationError(
+                [{**one, "loc": ("body", *one["loc"])} for one in errors], body=data
+            ) from error
 
     return Depends(read)
