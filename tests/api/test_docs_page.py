@@ -1,4 +1,4 @@
-"""The page at /docs works without a network: every file comes from this server, put there by docs/fetch_swagger_ui.py."""
+"""The page at /docs works without a network: this server has every file, as docs/fetch_swagger_ui.py put them there."""
 
 from __future__ import annotations
 
