@@ -138,6 +138,7 @@ def accepted_before_it_is_written(patch: Patch) -> None:
     async def hopeful(deps: Any, actor: Any, conversation_id: str, request: Any) -> Any:
         snapshot = await deps.conversations.load(deps.store, conversation_id)
         run = replace(accepting.new_run(deps, actor, snapshot, request), status="created", queued=True)
+        run = replace(run, turn_id=run.id)
         change = Change(conversation_id, 0, 0, events=(accepting.opening(run),))
         asyncio.get_running_loop().create_task(deps.store.begin(run, None, change))
         return run
@@ -164,7 +165,7 @@ WAYS: list[tuple[Callable[[Patch], None], str, range]] = [
     (no_fence, "promise 5", range(500)),
     (effect_before_intent, "promise 2", range(100)),
     (no_return_on_cancel, "promise 3", range(300)),
-    (zombies_start_tools, "promise 2", range(5000, 9000)),
+    (zombies_start_tools, "promise 2", range(6900, 10_000)),
     (lost_calls_are_run_again, "promise 2", range(1000)),
     (numbers_are_used_twice, "promise 7", range(100)),
     (shown_before_stored, "promise 7", range(4000)),
