@@ -11,8 +11,8 @@ import pytest
 from engine.house import House, opened
 from holdfast.api.turns import respond
 from holdfast.engine.stream import event_records, feed
+from holdfast.storage.chores.retention import SqlOldEvents
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.retention import SqlOldEvents
 from holdfast.testing.script import Call, Hang, Say
 from holdfast.testing.waiting import until_found
 

@@ -16,9 +16,9 @@ from holdfast.engine.stream import event_records
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import StepFilter
 from holdfast.ports.stores.trace_store import HISTORY_SPAN, RequestChange, Trace
+from holdfast.storage.chores.retention import SqlOldEvents
+from holdfast.storage.chores.traces import SqlTraces
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.retention import SqlOldEvents
-from holdfast.storage.runs.traces import SqlTraces
 from holdfast.storage.schema.record_tables import events, request_changes, run_keys
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Hang, Say

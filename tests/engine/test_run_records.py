@@ -17,9 +17,9 @@ from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import RunFilter
 from holdfast.ports.stores.trace_store import RequestChange, Trace
 from holdfast.records.conversations import ConversationPatch, Conversations
+from holdfast.storage.chores.traces import SqlTraces
 from holdfast.storage.records.agent_store import SqlAgents
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.traces import SqlTraces
 from holdfast.storage.schema.record_tables import metadata, runs
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Count, FailMidStream, Finish, Hang, Say

@@ -20,8 +20,8 @@ from holdfast.core.records import Run
 from holdfast.engine.chores.webhook_signing import webhook_headers
 from holdfast.engine.chores.webhooks import GIVE_UP_AFTER, WebhookDependencies, Webhooks, pause_seconds
 from holdfast.ports.outbound import AddressRefused, OutboundRequest, OutboundResponse, Unreachable
+from holdfast.storage.chores.outbox import SqlOutbox
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.outbox import SqlOutbox
 from holdfast.storage.schema.record_tables import outbox
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Fail, Say

@@ -90,7 +90,7 @@ class Person:
             paths += OF_AN_AGENT.format(agent=agent).split()
         for conversation in (LONG_CONVERSATION, CONVERSATION):
             paths += OF_A_CONVERSATION.format(conversation=conversation).split()
-        middle = self.ask("GET", f"/v1/conversations/{LONG_CONVERSATION}/messages?limit=500")[-1]["id"]
+        middle = self.ask("GET", f"/v1/conversations/{LONG_CONVERSATION}/messages?limit=200")[-1]["id"]
         paths += [f"conversations/{LONG_CONVERSATION}/messages?before={middle}"]
         paths += [f"agents/{TALKATIVE_AGENT}/messages?before={middle}"]
         for path in paths:

@@ -34,6 +34,7 @@ class Sent:
 
     text: str
     caller: str
+    connection: int
     work: int = 0
     plan: tuple[str, ...] = ()
 
@@ -110,11 +111,14 @@ class WatchedSqlite(sqlite3.Connection):
     def cursor(self, factory: Any = None) -> Any:
         return super().cursor(factory or WatchedSqliteCursor)
 
+    def execute(self, statement: str, parameters: Any = ()) -> Any:
+        return self.cursor().execute(statement, parameters)
+
     def note(self, statement: str, parameters: Any) -> None:
         self.current = None
         if _watch is None:
             return
-        sent = Sent(statement, caller())
+        sent = Sent(statement, caller(), id(self))
         if _watch.explain and READS_OR_WRITES.match(statement):
             sent.plan = self._plan(statement, parameters)
         _watch.sent.append(sent)
@@ -156,7 +160,7 @@ class WatchedCursor(psycopg.Cursor[Any]):
     def _note(self, query: Any, params: Any) -> None:
         if _watch is None or not isinstance(query, str):
             return
-        sent = Sent(query, caller())
+        sent = Sent(query, caller(), id(self.connection))
         in_transaction = not self.connection.autocommit
         again = _watch.explained[query] >= MOST_EXPLAINED
         if _watch.explain and in_transaction and not again and READS_OR_WRITES.match(query):

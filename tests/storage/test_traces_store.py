@@ -9,8 +9,8 @@ from sqlalchemy import delete
 from engine.house import House, opened
 from holdfast.core.records import Run
 from holdfast.ports.stores.trace_store import RequestChange, Trace
+from holdfast.storage.chores.traces import SqlTraces
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.traces import SqlTraces
 from holdfast.storage.schema.record_tables import agents
 from holdfast.storage.sql.database import make_engine
 from holdfast.testing.script import Say

@@ -48,16 +48,16 @@ from holdfast.providers.directory import TYPES, Directory
 from holdfast.providers.prices import price_of
 from holdfast.records import demo_agent
 from holdfast.settings import Settings
+from holdfast.storage.chores.outbox import SqlOutbox
+from holdfast.storage.chores.retention import SqlOldEvents
+from holdfast.storage.chores.traces import SqlTraces
 from holdfast.storage.encryption import AesEncrypter
 from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.records.provider_store import SqlProviders
-from holdfast.storage.runs.outbox import SqlOutbox
 from holdfast.storage.runs.queue_limits import QueueLimits
-from holdfast.storage.runs.retention import SqlOldEvents
 from holdfast.storage.runs.retry_detection import SqlRetryDetection
 from holdfast.storage.runs.run_store import SqlRunStore
-from holdfast.storage.runs.traces import SqlTraces
 from holdfast.storage.schema.migrate import OlderProcessRuns, migrate
 from holdfast.storage.sql.database import Database
 

@@ -23,7 +23,6 @@ from holdfast.storage.records.conversation_store import contexts_of_defaults
 from holdfast.storage.runs.snapshots import message_value
 from holdfast.storage.schema.columns import Moment
 from holdfast.storage.schema.record_tables import (
-    IS_DEFAULT,
     UNRETURNED,
     agent_archives,
     agent_blocks,
@@ -172,7 +171,7 @@ def _pending(connection: Connection, agent_ids: Sequence[str]) -> dict[str, Mess
     waiting = (
         select(ledger.c.request_id)
         .join(conversations, conversations.c.id == ledger.c.conversation_id)
-        .where(IS_DEFAULT, conversations.c.agent_id.in_(agent_ids))
+        .where(conversations.c.is_default, conversations.c.agent_id.in_(agent_ids))
         .where(UNRETURNED, ledger.c.status.in_(sorted(WAITING_CALLS)), ledger.c.request_id.is_not(None))
     )
     query = select(messages).where(messages.c.id.in_(waiting)).order_by(messages.c.agent_id, messages.c.seq)

@@ -27,7 +27,6 @@ from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.checkpoint import message_row
 from holdfast.storage.runs.run_store import lock_idle_conversation
 from holdfast.storage.schema.record_tables import (
-    IS_DEFAULT,
     IS_NOT_DEFAULT,
     UNRETURNED,
     context,
@@ -72,7 +71,7 @@ def _row(connection: Connection, conversation_id: str, actor: Actor) -> RowMappi
 
 def default_of(connection: Connection, agent_id: str, actor: Actor) -> Conversation:
     query = select(conversations).where(
-        conversations.c.agent_id == agent_id, IS_DEFAULT, conversations.c.org_id == actor.org_id
+        conversations.c.agent_id == agent_id, conversations.c.is_default, conversations.c.org_id == actor.org_id
     )
     row = connection.execute(query).mappings().first()
     if row is None:
@@ -83,12 +82,13 @@ def default_of(connection: Connection, agent_id: str, actor: Actor) -> Conversat
 def listing(
     connection: Connection, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None
 ) -> list[Conversation]:
-    query = select(conversations).where(IS_NOT_DEFAULT, conversations.c.deleted_at.is_(None))
+    query = select(conversations).where(conversations.c.deleted_at.is_(None))
     query = query.where(func.coalesce(conversations.c.hidden, False).is_(False))
     if agent_id is None:
-        query = query.where(conversations.c.org_id == actor.org_id)
+        query = query.where(conversations.c.org_id == actor.org_id, IS_NOT_DEFAULT)
     else:
-        query = query.where(conversations.c.agent_id == agent_id, also(conversations.c.org_id, actor.org_id))
+        of_agent = (conversations.c.agent_id == agent_id, ~conversations.c.is_default)
+        query = query.where(*of_agent, also(conversations.c.org_id, actor.org_id))
     if archived == "unarchived":
         query = query.where(conversations.c.archived_at.is_(None))
     elif archived == "archived":
@@ -125,7 +125,7 @@ def contexts_of_defaults(connection: Connection, agent_ids: list[str]) -> Mappin
     query = (
         select(conversations.c.agent_id, context.c.message_id)
         .join(context, context.c.conversation_id == conversations.c.id)
-        .where(IS_DEFAULT, conversations.c.agent_id.in_(agent_ids))
+        .where(conversations.c.is_default, conversations.c.agent_id.in_(agent_ids))
         .order_by(conversations.c.agent_id, context.c.position)
     )
     found: dict[str, list[str]] = {agent_id: [] for agent_id in agent_ids}

@@ -25,11 +25,11 @@ from holdfast.core.lifecycle import RunStatus, check_rest
 from holdfast.core.records import Run
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.run_store import Change, Lease, Rest, StaleSnapshot
+from holdfast.storage.chores.outbox import enqueue_callback
 from holdfast.storage.runs import audit_log
 from holdfast.storage.runs.agent_revision import refuse_if_changed
 from holdfast.storage.runs.block_edits import write_edit
 from holdfast.storage.runs.ledger import write_calls
-from holdfast.storage.runs.outbox import enqueue_callback
 from holdfast.storage.runs.steps import write_step
 from holdfast.storage.runs.used_tools import names_of_used_tools, write_used_tools
 from holdfast.storage.schema.record_tables import agents, allowances, context, conversations, events, messages, runs

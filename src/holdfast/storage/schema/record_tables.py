@@ -229,7 +229,7 @@ conversations = Table(
     Column("document", Document, nullable=False),
     *stamp_columns(),
     Index("ix_conversations_org_created", "org_id", "created_at", "id", **only_where("NOT is_default")),
-    Index("ix_conversations_agent_created", "agent_id", "created_at", "id"),
+    Index("ix_conversations_agent_created", "agent_id", "is_default", "created_at", "id"),
     Index(
         "uq_conversations_default",
         "agent_id",
@@ -238,8 +238,8 @@ conversations = Table(
     ),
 )
 
-# Word for word as in the indexes, for the same reason as `UNRETURNED` below.
-IS_DEFAULT, IS_NOT_DEFAULT = text("conversations.is_default"), text("NOT conversations.is_default")
+# Word for word as in ix_conversations_org_created, for the same reason as `UNRETURNED` below.
+IS_NOT_DEFAULT = text("NOT conversations.is_default")
 
 lineage = Table(
     "lineage",

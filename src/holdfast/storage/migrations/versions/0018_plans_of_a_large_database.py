@@ -21,7 +21,8 @@ NEW: tuple[Index, ...] = (
     ("ix_steps_org_feedback", "steps", IN_ORDER, "feedback IS NOT NULL"),
     ("ix_ledger_waiting", "ledger", ("org_id", "asked_at", "approval_id"), "NOT returned"),
 )
-NARROWED: tuple[Index, ...] = (
+CHANGED: tuple[Index, ...] = (
+    ("ix_conversations_agent_created", "conversations", ("agent_id", "is_default", "created_at", "id"), None),
     ("ix_conversations_org_created", "conversations", IN_ORDER, "NOT is_default"),
     ("ix_allowances_org_created", "allowances", IN_ORDER, "revoked_at IS NULL"),
 )
@@ -36,8 +37,8 @@ def upgrade() -> None:
         with op.batch_alter_table(table) as batch:
             for column in columns:
                 batch.drop_constraint(f"fk_{table}_{column}", type_="foreignkey")
-    for name, table, _, _ in NARROWED:
+    for name, table, _, _ in CHANGED:
         op.drop_index(name, table)
-    for name, table, columns, condition in (*NEW, *NARROWED):
+    for name, table, columns, condition in (*NEW, *CHANGED):
         where = None if condition is None else sa.text(condition)
         op.create_index(name, table, list(columns), sqlite_where=where, postgresql_where=where)
