@@ -94,6 +94,11 @@ def shown_before_stored(patch: Patch) -> None:
     patch.setattr(Journal, "page_stored", later)
 
 
+def pages_are_forgotten_at_a_takeover(patch: Patch) -> None:
+    """The new owner numbers its events after the last checkpoint, not after the last page."""
+    patch.setattr(MemoryStore, "last_event", lambda self, run_id: self.runs[run_id].run.last_event)
+
+
 def requests_have_no_names(patch: Patch) -> None:
     async def always(find: object, accept: Callable[[], Any]) -> Any:
         return await accept()
@@ -169,6 +174,7 @@ WAYS: list[tuple[Callable[[Patch], None], str, range]] = [
     (lost_calls_are_run_again, "promise 2", range(1000)),
     (numbers_are_used_twice, "promise 7", range(100)),
     (shown_before_stored, "promise 7", range(4000)),
+    (pages_are_forgotten_at_a_takeover, "promise 7", range(1000)),
     (requests_have_no_names, "promise 4", range(1000)),
     (two_at_a_time, "promise 5", range(300)),
     (last_in_first_out, "promise 8", range(1000)),
