@@ -182,15 +182,6 @@ def test_a_model_that_fails_gives_its_kind_and_status(http: httpx.Client, agent_
         assert response.json()["error"]["type"] == kind
 
 
-def test_a_streamed_refusal_comes_inside_the_stream(http: httpx.Client, agent_id: str) -> None:
-    approval = {"type": "approval", "approvals": [{"type": "approval", "tool_call_id": "x", "approve": True}]}
-    response = http.post(f"/v1/agents/{agent_id}/messages/stream", json={"messages": [approval]})
-    assert response.status_code == 200
-    assert "event: error" in response.text
-    assert "No tool call is currently awaiting approval" in response.text
-    assert response.text.endswith("data: [DONE]\n\n")
-
-
 @pytest.mark.parametrize(
     "headers",
     [

@@ -1,8 +1,8 @@
 """ASGI middleware in front of every route: authentication, cross-origin protection, body size, path normalization.
 
 It is plain ASGI, so that a request without a credential is rejected before its body is read. The acting user comes
-from the credential alone. The old `user_id` header is ignored: there is one user, and the best-known MCP server sends an
-agent's id in it.
+from the credential alone. The old `user_id` header is ignored: there is one user, and the best-known MCP server sends
+an agent's id in it.
 """
 
 from __future__ import annotations
