@@ -69,7 +69,8 @@ class Journal:
 
         Returns the number of the first record and the records; the caller appends its own and calls `written`.
         """
-        await self._stored.wait()
+        while not self._stored.is_set():  # when this wakes, the next page may be under way
+            await self._stored.wait()
         self._pages.ended(self)
         if self.error is not None:
             raise self.error

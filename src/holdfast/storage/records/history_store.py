@@ -20,6 +20,7 @@ from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessagePage, MessageScope, RunFilter, StepFilter
 from holdfast.storage.records.conversation_store import lineage_ranges
 from holdfast.storage.run_listing.list_runs import list_runs
+from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.run_store import get_run, run_value
 from holdfast.storage.runs.snapshots import message_value
 from holdfast.storage.runs.steps import step_value
@@ -179,6 +180,7 @@ def _delete_run(connection: Connection, actor: Actor, run_id: str) -> None:
     its_steps = messages.c.step_id.in_(select(steps.c.id).where(steps.c.run_id == run_id))
     connection.execute(update(messages).where(its_steps).values(step_id=None))
     connection.execute(update(messages).where(messages.c.run_id == run_id).values(run_id=None))
+    raise_of_agents(connection, [run.agent_id])  # what is remembered of the conversation names the run
     connection.execute(delete(runs).where(runs.c.id == run_id))
 
 
