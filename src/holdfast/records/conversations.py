@@ -45,14 +45,18 @@ class Conversations:
 
     async def find(self, actor: Actor, reference: str, agent_id: str | None = None) -> Conversation:
         """Find a conversation by its id. `default` with `agent_id`, or an agent's id alone, means the default
-        conversation of that agent."""
-        if reference.startswith("agent-"):
-            return await self._store.default_of(actor, reference)
+        conversation of that agent. Raises `NotFound` for a conversation of another agent than `agent_id`."""
         if reference == "default":
             if agent_id is None:
                 raise NotFound("The default conversation needs an agent_id: whose default conversation is meant?")
             return await self._store.default_of(actor, agent_id)
-        return await self._store.get(actor, reference)
+        if reference.startswith("agent-"):
+            found = await self._store.default_of(actor, reference)
+        else:
+            found = await self._store.get(actor, reference)
+        if agent_id is not None and found.agent_id != agent_id:
+            raise NotFound(f"Conversation {reference} is not one of agent {agent_id}.")
+        return found
 
     async def create(self, actor: Actor, agent_id: str, new: ConversationPatch) -> Conversation:
         default = await self._store.default_of(actor, agent_id)
