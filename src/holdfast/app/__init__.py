@@ -246,4 +246,5 @@ def _with_access_control(app: ASGIApp, settings: Settings) -> ASGIApp:
         password=settings.password,
         max_body_bytes=settings.max_body_bytes,
         host=settings.host,
+        cors_origins=settings.cors_origins or (),
     )

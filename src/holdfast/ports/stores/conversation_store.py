@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 from holdfast.core.conversation.messages import Message
@@ -26,7 +27,10 @@ class ConversationStore(Protocol):
         self, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None
     ) -> Sequence[Conversation]: ...
 
-    async def change(self, conversation: Conversation) -> None: ...
+    async def change(self, conversation: Conversation, *, last_message_at: datetime | None = None) -> None:
+        """Store what clients can change. Runs write the time of the last message, so that of `conversation` may be old:
+        it is stored only if the client sent one."""
+        ...
 
     async def context_ids(self, conversation_id: str) -> Sequence[str]: ...
 

@@ -104,10 +104,12 @@ def listing(
 _UNCHANGEABLE = frozenset({"id", "org_id", "agent_id", "is_default", "created_at", "created_by", "last_message_at"})
 
 
-def change(connection: Connection, conversation: Conversation) -> None:
-    """Update what clients can change. Runs write `last_message_at`, so the caller's value may be old and is ignored."""
+def change(connection: Connection, conversation: Conversation, last_message_at: datetime | None) -> None:
+    """Update what clients can change. Runs write `last_message_at`, so the record's value may be old and is ignored."""
     row = to_row(conversations, conversation)
     values = {name: value for name, value in row.items() if name not in _UNCHANGEABLE}
+    if last_message_at is not None:
+        values["last_message_at"] = last_message_at
     connection.execute(update(conversations).where(conversations.c.id == conversation.id).values(**values))
     raise_of_agents(connection, [conversation.agent_id])
 
@@ -273,8 +275,8 @@ class SqlConversations:
     ) -> Sequence[Conversation]:
         return await self._database.read(listing, actor, page, agent_id=agent_id, archived=archived, search=search)
 
-    async def change(self, conversation: Conversation) -> None:
-        await self._database.write(change, conversation)
+    async def change(self, conversation: Conversation, *, last_message_at: datetime | None = None) -> None:
+        await self._database.write(change, conversation, last_message_at)
 
     async def context_ids(self, conversation_id: str) -> Sequence[str]:
         return await self._database.read(context_ids, conversation_id)
