@@ -58,7 +58,7 @@ from holdfast.storage.records.provider_store import SqlProviders
 from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.storage.runs.retry_detection import SqlRetryDetection
 from holdfast.storage.runs.run_store import SqlRunStore
-from holdfast.storage.schema.migrate import OlderProcessRuns, migrate
+from holdfast.storage.schema.migrate import VersionConflict, migrate, refuse_beside_others
 from holdfast.storage.sql.database import Database
 
 
@@ -144,8 +144,9 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
 
 def _migrate(database: Database) -> None:
     try:
+        refuse_beside_others(database.engine)
         migrate(database.engine)
-    except OlderProcessRuns as error:
+    except VersionConflict as error:
         raise CannotStart(str(error)) from error
 
 
