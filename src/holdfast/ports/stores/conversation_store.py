@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from holdfast.core.conversation.messages import Message
 from holdfast.core.records import Actor, Conversation
 from holdfast.ports.paging import Page
+
+# Given the conversation and the number of its next message: the messages that its new context begins with.
+FirstMessages = Callable[[Conversation, int], Sequence[Message]]
 
 
 class ConversationStore(Protocol):
@@ -38,7 +41,7 @@ class ConversationStore(Protocol):
 
     async def remove(self, conversation_id: str) -> None: ...
 
-    async def reset(self, conversation_id: str) -> None:
-        """Delete all messages but the system message, from the context and the history. Forks of the conversation keep
-        the messages that they share."""
+    async def reset(self, conversation_id: str, first: FirstMessages | None = None) -> None:
+        """Take all messages but the system message out of the context, and put those of `first` in. The history, runs
+        and searches keep them. Raises `ConversationBusy` during a run."""
         ...
