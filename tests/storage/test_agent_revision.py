@@ -35,7 +35,6 @@ EXEMPT = {
     "insert_block": "nothing is attached to a new block",
     "insert_conversation": "nothing remembers a conversation that is new",
     "fork": "nothing remembers a conversation that is new",
-    "_move_shared_messages": "its caller raises the version",
     "insert_if_missing": "no agent has a new tool",
     "_come_to_rest": "how the last run ended is not decided on",
     "_move_conversation": "it is the version",
