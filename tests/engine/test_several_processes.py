@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +18,8 @@ from holdfast.core.errors import AskedWrongly, TooManyRuns
 from holdfast.core.run_request import RunRequest
 from holdfast.engine.run.worker import backoff_seconds
 from holdfast.ports.bus import Bus
-from holdfast.ports.stores.run_store import LogPage
+from holdfast.ports.stores.run_store import Claim, KnownContext, LogPage, Snapshot
+from holdfast.records.agent_patch import AgentPatch
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.testing.script import Call, Hang, Say, Step
@@ -79,6 +80,35 @@ async def test_what_one_process_accepts_another_drives_and_the_first_streams(sha
         assert await api.kinds(conversation) == ["System", "User", "Assistant"]
         assert await api.records(run.id) == await worker.records(run.id)
         assert api.model.requests == []
+
+
+async def test_a_worker_reads_of_a_conversation_that_it_knows_only_what_is_new(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its model gets the same as if it had read everything; also after the system message was compiled again."""
+    async with api_and_worker(shared_url) as (api, worker):
+        conversation = await api.agent()
+        found: list[Snapshot] = []
+        read = worker.deps.store.takeover
+
+        async def noted(claim: Claim, known: KnownContext | None = None) -> tuple[Snapshot, Sequence[Any]]:
+            snapshot, steps = await read(claim, known)
+            found.append(snapshot)
+            return snapshot, steps
+
+        monkeypatch.setattr(worker.deps.store, "takeover", noted)
+        for number in range(3):
+            if number == 2:
+                agent = found[-1].agent.id
+                await api.agents.change(DEFAULT_ACTOR, agent, AgentPatch(system="Be brief."))
+            worker.model.script(Say(f"answer {number}"))
+            await api.finished(conversation, f"question {number}")
+        assert [snapshot.context is None for snapshot in found] == [False, True, True]
+        assert [type(message.body).__name__ for message in found[1].newer] == ["SystemBody", "UserBody"]
+        stored = await api.deps.store.snapshot(conversation)
+        asked = worker.model.requests[-1].messages
+        assert [message.body for message in asked] == [message.body for message in (stored.context or ())[:-1]]
+        assert "Be brief." in str(asked[0].body)
 
 
 async def test_a_run_is_cancelled_from_the_process_that_does_not_drive_it(shared_url: str, carried_by: str) -> None:

@@ -19,6 +19,7 @@ from holdfast.core.errors import LostLease, StorageDown
 from holdfast.core.lifecycle import ACTIVE, can_cancel
 from holdfast.core.records import Run
 from holdfast.core.run_request import RunRequest
+from holdfast.core.state import Decision
 from holdfast.engine.cancel.cancel_idle_run import cancel_idle_run
 from holdfast.engine.dependencies import LONGEST_BACKOFF_SECONDS, Dependencies
 from holdfast.engine.run.accept import Accepted
@@ -27,7 +28,7 @@ from holdfast.engine.run.held_lease import HeldLease
 from holdfast.engine.run.takeover import take_over
 from holdfast.ports.bus import HintKind
 from holdfast.ports.clock import Clock
-from holdfast.ports.stores.run_store import Lease, StaleSnapshot
+from holdfast.ports.stores.run_store import Claim, StaleSnapshot
 
 log = logging.getLogger("holdfast.engine")
 
@@ -159,10 +160,10 @@ class Worker:
     async def cancel_here(self, run_id: str) -> bool:
         """Cancel a run that this process drives, or that none does. False if another process drives it."""
         if (driving := self.driving.get(run_id)) is None:
-            lease = await self._deps.store.claim(run_id, self._deps.owner, *self._lease_times())
-            if lease is None:
+            claim = await self._deps.store.claim(run_id, self._deps.owner, *self._lease_times())
+            if claim is None:
                 return False
-            await self._take_over(lease)
+            await self._take_over(claim)
             driving = self.driving.get(run_id)
         if driving is not None:
             task, held_lease = driving
@@ -226,31 +227,30 @@ class Worker:
         found = False
         while (slots := self.free_slots) > 0:
             most = min(slots, CLAIMS_PER_POLL)
-            claimed = await self._deps.store.claim_next(self._deps.owner, *self._lease_times(), most)
-            if not claimed:
+            claims = await self._deps.store.claim_next(self._deps.owner, *self._lease_times(), most)
+            found = found or bool(claims)
+            await asyncio.gather(*(self._take_over(claim) for claim in claims))
+            if len(claims) < most:
                 break
-            found = True
-            for lease in claimed:
-                await self._take_over(lease)
         self._backoff.polled(found=found)
 
     def _lease_times(self) -> tuple[datetime, datetime]:
         now = self._deps.clock.now()
         return now, now + timedelta(seconds=self._deps.lease_seconds)
 
-    async def _take_over(self, lease: Lease) -> None:
+    async def _take_over(self, claim: Claim) -> None:
         """Take over a claimed run. A failure here must not prevent the takeover of the others."""
         try:
-            await self._end_own_driver(lease.run_id)
-            driver, happened = await take_over(self._deps, lease)
+            await self._end_own_driver(claim.run.id)
+            driver, first = await take_over(self._deps, claim)
         except LostLease as error:
             log.info("%s", error)
             return
         except Exception:
-            log.exception("run %s could not be taken over; trying again later", lease.run_id)
+            log.exception("run %s could not be taken over; trying again later", claim.run.id)
             return
         self._maybe_queued.add(driver.run.conversation_id)
-        self._start(driver, driver.begin(happened))
+        self._start(driver, driver.drive(first) if isinstance(first, Decision) else driver.begin(first))
 
     async def _end_own_driver(self, run_id: str) -> None:
         """End the old driver of a run that this process has claimed a second time, after it was suspended past its own

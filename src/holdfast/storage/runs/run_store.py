@@ -16,13 +16,12 @@ from sqlalchemy.engine import RowMapping
 from holdfast.core.errors import ConversationBusy, NotFound, UniqueConflict
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.clock import Clock
-from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, Snapshot
+from holdfast.ports.stores.run_store import Change, Claim, KnownContext, KnownRequest, Lease, LogPage, Snapshot
 from holdfast.storage.runs import checkpoint as checkpoints
 from holdfast.storage.runs import claims, event_log
-from holdfast.storage.runs.ledger import called_in_turn
 from holdfast.storage.runs.queue_limits import QueueLimits, refuse_if_full
 from holdfast.storage.runs.request_keys import known_request, write_keys
-from holdfast.storage.runs.snapshots import read_snapshot
+from holdfast.storage.runs.snapshots import read_snapshot, read_takeover
 from holdfast.storage.runs.steps import steps_of_run
 from holdfast.storage.schema.record_tables import conversations, runs
 from holdfast.storage.schema.run_tables import ONE_ACTIVE_RUN
@@ -64,7 +63,7 @@ class SqlRunStore:
     async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
         return await self._database.read(known_request, conversation_id, keys)
 
-    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Claim | None:
         try:
             return await self._database.write(claims.claim, run_id, owner, now, expires_at)
         except UniqueConflict:  # the unique index: another run took the conversation first
@@ -97,10 +96,15 @@ class SqlRunStore:
     async def run_steps(self, run_id: str) -> Sequence[Step]:
         return await self._database.read(steps_of_run, run_id)
 
-    async def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
-        return await self._database.read(called_in_turn, turn_id)
+    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> tuple[Snapshot, Sequence[Step]]:
+        return await self._database.read(read_takeover, claim, known)
 
-    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
+    async def claim_these(
+        self, run_ids: Sequence[str], owner: str, now: datetime, expires_at: datetime
+    ) -> Sequence[Claim]:
+        return await self._database.write(claims.claim_these, run_ids, owner, now, expires_at)
+
+    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Claim]:
         try:
             return await self._database.write(claims.claim_next, owner, now, expires_at, most)
         except UniqueConflict:  # another run took one of the conversations first; the next poll finds the rest
