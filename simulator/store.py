@@ -23,6 +23,7 @@ from holdfast.ports.stores.run_store import (
     KnownContext,
     KnownRequest,
     Lease,
+    LogEnd,
     LogPage,
     Snapshot,
     StaleMemory,
@@ -97,6 +98,17 @@ class MemoryStore(Tables):
         rests = row.run.status not in ACTIVE
         done = rests and (after + len(records) >= row.run.last_event or not records)
         return LogPage(tuple(records), after + 1, done, row.run.last_event)
+
+    def log_ends(self, run_ids: Sequence[str], now: datetime) -> dict[str, LogEnd]:
+        rows = {run_id: self.runs[run_id] for run_id in run_ids if run_id in self.runs}
+        return {
+            run_id: LogEnd(
+                row.run.last_event,
+                rests=row.run.status not in ACTIVE,
+                waits=row.run.status in ACTIVE and not row.run.queued and _free(row, now),
+            )
+            for run_id, row in rows.items()
+        }
 
     def run(self, run_id: str) -> Run:
         return self._row(run_id).run

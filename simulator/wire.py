@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from typing import Any
 
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.stores.approval_store import Due
-from holdfast.ports.stores.run_store import Change, Claim, KnownContext, KnownRequest, Lease, LogPage, Snapshot
+from holdfast.ports.stores.run_store import Change, Claim, KnownContext, KnownRequest, Lease, LogEnd, LogPage, Snapshot
 from simulator.loop import Process, VirtualLoop
 from simulator.store import MemoryStore
 
@@ -115,7 +115,7 @@ class Network:
 
 
 _TIMED = frozenset(
-    {"begin", "checkpoint", "settle_resting", "change_idle", "append_events", "ask_cancel"}
+    {"begin", "checkpoint", "settle_resting", "change_idle", "append_events", "ask_cancel", "log_ends"}
 )  # for these the store passes the current time
 
 
@@ -200,6 +200,10 @@ class SimRunStore:
     async def read_log(self, run_id: str, after: int, limit: int) -> LogPage:
         page: LogPage = await self._call("read_log", run_id, after, limit)
         return page
+
+    async def log_ends(self, run_ids: Sequence[str]) -> Mapping[str, LogEnd]:
+        ends: Mapping[str, LogEnd] = await self._call("log_ends", tuple(run_ids))
+        return ends
 
     async def run(self, run_id: str, actor: Actor | None = None) -> Run:
         run: Run = await self._call("run", run_id)

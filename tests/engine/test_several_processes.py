@@ -17,7 +17,7 @@ from holdfast.core.conversation.messages import Approval
 from holdfast.core.errors import AskedWrongly, TooManyRuns
 from holdfast.core.run_request import RunRequest
 from holdfast.engine.run.worker import backoff_seconds
-from holdfast.ports.bus import Bus
+from holdfast.ports.bus import Bus, Hint
 from holdfast.ports.stores.run_store import Claim, KnownContext, LogPage, Snapshot
 from holdfast.records.agent_patch import AgentPatch
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
@@ -53,6 +53,14 @@ async def api_and_worker(url: str, carried_by: str = "postgres") -> AsyncIterato
         yield api, worker
 
 
+@asynccontextmanager
+async def another_api(url: str) -> AsyncIterator[House]:
+    """A second process that only accepts and shows."""
+    options: dict[str, Any] = {"alone": False, "most_runs": 0, "lease_seconds": 60}
+    async with opened(url, owner="another api", bus=PostgresBus(url), **options) as api:
+        yield api
+
+
 def test_whoever_looks_in_vain_rests_longer_each_time_and_never_long() -> None:
     assert [backoff_seconds(vain) for vain in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
 
@@ -61,7 +69,7 @@ async def test_a_hint_that_comes_while_others_go_first_is_not_forgotten(shared_u
     """With a lease of a minute nothing is found by looking, only by hints."""
     async with api_and_worker(shared_url) as (api, worker):
         for _ in range(10):
-            worker.engine.worker._received("work", "")  # somebody else was quicker each time
+            worker.engine.worker._received(Hint("work"))  # somebody else was quicker each time
             await asyncio.sleep(0)
         for number in range(5):
             worker.model.script(Say(f"answer {number}"))
@@ -248,10 +256,9 @@ async def test_a_hundred_followers_cost_one_reader(shared_url: str) -> None:
 async def test_who_waits_for_a_number_beyond_the_end_does_not_make_the_others_read_without_pause(
     shared_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with api_and_worker(shared_url) as (api, worker):
-        conversation = await api.agent()
+    async with api_and_worker(shared_url) as (accepting, worker), another_api(shared_url) as api:
+        run = await accepting.start(await accepting.agent())
         worker.model.script(Hang())
-        run = await api.start(conversation)
         await worker.model_called(1)
         reads: list[int] = []
         read_log = api.deps.store.read_log

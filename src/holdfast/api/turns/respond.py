@@ -18,7 +18,7 @@ from holdfast.core.failures import error_object
 from holdfast.core.state import Failure
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream import event_records
-from holdfast.engine.stream.feed import Batch
+from holdfast.engine.stream.recent_records import Batch
 from holdfast.engine.stream.run_response import read_response
 from holdfast.ports.ids import new_id
 

@@ -77,6 +77,7 @@ async def accept_for_others(deps: Dependencies, actor: Actor, conversation_id: s
         return await _begin_unheld(deps, run, session.snapshot, holds=True)
     run = replace(run, input_version=session.snapshot.version + 1)
     change = await _begin(deps, session, decision, run, None)
+    deps.feed.expect(run.id, change.events)
     return replace(run, last_event=len(change.events))
 
 
@@ -124,6 +125,7 @@ async def _begin_unheld(deps: Dependencies, run: Run, snapshot: Snapshot, *, hol
         holds=holds,
     )
     await deps.store.begin(run, None, change)
+    deps.feed.expect(run.id, change.events)
     return replace(run, last_event=1)
 
 

@@ -37,7 +37,7 @@ async def take_over(deps: Dependencies, claim: Claim) -> tuple[Driver, Happened 
         raise LostLease(f"Run {run.id} may have been claimed by another process.")
     if claim.cancel_asked:
         held_lease.cancel_asked()
-    deps.feed.open(run.id, run.last_event)
+    deps.feed.open(run.id, run.last_event, None if run.accepted_by == deps.owner else run.accepted_by)
     driver = Driver(session, run, held_lease)
     if lease.epoch == 1 and run.input_version is not None:
         decision = session.decide(Recovered(new_reply_ids()[1]))

@@ -178,6 +178,15 @@ class LogPage:
     gap_until: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a run's log ends now. `waits`: no process holds the run, and one may claim it."""
+
+    last_event: int
+    rests: bool
+    waits: bool
+
+
 class RunStore(Protocol):
     async def snapshot(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
         """Read a conversation. Its context is left out if the conversation is still at `known_version`."""
@@ -224,6 +233,10 @@ class RunStore(Protocol):
         ...
 
     async def read_log(self, run_id: str, after: int, limit: int) -> LogPage: ...
+
+    async def log_ends(self, run_ids: Sequence[str]) -> Mapping[str, LogEnd]:
+        """Where the logs of these runs end; without those that were deleted."""
+        ...
 
     async def run(self, run_id: str, actor: Actor | None = None) -> Run: ...
 

@@ -7,12 +7,16 @@ and deleted by `retention`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
 from sqlalchemy import BindParameter, Connection, bindparam, func, select
 
 from holdfast.core.errors import NotFound
 from holdfast.core.lifecycle import ACTIVE
-from holdfast.ports.stores.run_store import LogPage
+from holdfast.ports.stores.run_store import LogEnd, LogPage
 from holdfast.storage.schema.record_tables import events, runs
+from holdfast.storage.sql.json_lists import one_of
 from holdfast.storage.sql.prepared import Prepared
 
 _OF_RUN = events.c.run_id == bindparam("run")
@@ -48,6 +52,20 @@ def read(connection: Connection, run_id: str, after: int, limit: int) -> LogPage
     last = first + len(records) - 1
     done = run.status not in ACTIVE and (last >= run.last_event or not records)
     return LogPage(tuple(records), first, done, run.last_event, gap_until)
+
+
+def log_ends(connection: Connection, run_ids: Sequence[str], now: datetime) -> Mapping[str, LogEnd]:
+    query = select(runs.c.id, runs.c.status, runs.c.last_event, runs.c.queued, runs.c.lease_expires_at)
+    return {
+        row.id: LogEnd(
+            row.last_event,
+            rests=row.status not in ACTIVE,
+            waits=row.status in ACTIVE
+            and not row.queued
+            and (row.lease_expires_at is None or row.lease_expires_at < now),
+        )
+        for row in connection.execute(query.where(one_of(connection, runs.c.id, run_ids)))
+    }
 
 
 def split(body: str) -> list[str]:

@@ -6,7 +6,7 @@ and the event log is in the modules of those names. Listings of runs are in `sto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from sqlalchemy.engine import RowMapping
 from holdfast.core.errors import ConversationBusy, NotFound, UniqueConflict
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.clock import Clock
-from holdfast.ports.stores.run_store import Change, Claim, KnownContext, KnownRequest, Lease, LogPage, Snapshot
+from holdfast.ports.stores.run_store import Change, Claim, KnownContext, KnownRequest, Lease, LogEnd, LogPage, Snapshot
 from holdfast.storage.runs import checkpoint as checkpoints
 from holdfast.storage.runs import claims, event_log
 from holdfast.storage.runs.queue_limits import QueueLimits, refuse_if_full
@@ -89,6 +89,9 @@ class SqlRunStore:
 
     async def read_log(self, run_id: str, after: int, limit: int) -> LogPage:
         return await self._database.read(event_log.read, run_id, after, limit)
+
+    async def log_ends(self, run_ids: Sequence[str]) -> Mapping[str, LogEnd]:
+        return await self._database.read(event_log.log_ends, run_ids, self._clock.now())
 
     async def run(self, run_id: str, actor: Actor | None = None) -> Run:
         return await self._database.read(get_run, run_id, actor)
