@@ -15,10 +15,10 @@ WORKERS ?= 4
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run install dev test check coverage bench sim chaos clean
+.PHONY: help run install dev test test-all check coverage bench sim chaos clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+: .*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 run: $(RUNTIME_INSTALLED) ## start the server on http://127.0.0.1:8283, data in ./data
 	@exec env HOLDFAST_DATA_DIR="$${HOLDFAST_DATA_DIR:-$(CURDIR)/data}" $(BIN)/holdfast serve
@@ -30,6 +30,9 @@ dev: $(DEV_INSTALLED) ## install what tests and checks need as well
 test: check ## all checks, then all tests, on SQLite and on a real Postgres
 	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
 
+test-all: export HOLDFAST_TEST_ALL = 1
+test-all: test ## the same, with databases of full size where `make test` takes a sample
+
 check: $(DEV_INSTALLED) ## format, lint, types and the import rules of packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -39,8 +42,8 @@ check: $(DEV_INSTALLED) ## format, lint, types and the import rules of packages
 coverage: $(DEV_INSTALLED) ## all tests under branch coverage; fails below the floor in pyproject.toml
 	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder --cov --cov-report=term $(PYTEST_ARGS)
 
-bench: $(DEV_INSTALLED) ## measure latency, throughput, memory and size, side by side with a bare proxy
-	$(BIN)/python -m bench
+bench: $(DEV_INSTALLED) ## measure latency, throughput, memory and size, side by side with a bare proxy; BASE=… with an older checkout too
+	$(BIN)/python -m bench $(if $(BASE),--base $(BASE))
 
 sim: $(DEV_INSTALLED) ## simulate histories with crashes; SEED=… prints one step by step, HISTORIES=… plays many
 	$(BIN)/python -m simulator $(if $(SEED),--seed $(SEED)) $(if $(HISTORIES),--histories $(HISTORIES)) --workers 2

@@ -46,7 +46,7 @@ class Database:
 class Worker:
     looking: bool = False
     told: bool = False
-    vain: int = 0
+    empty_polls: int = 0
     free_at: float = 0.0
 
 
@@ -91,7 +91,7 @@ class _Play:
             elif worker is not None:
                 worker.looking = False
                 if kind == "looked":
-                    self._looked(now, worker)
+                    self._polled(now, worker)
                 elif worker.told:
                     self._look(now, worker)
         worked = len(self._waits) * self._costs.worker / (len(self._workers) * self._seconds)
@@ -122,18 +122,18 @@ class _Play:
             self._database.busy_with_looks += self._costs.look
             self._at(self._database.serve(now, self._costs.look), "looked", worker)
 
-    def _looked(self, now: float, worker: Worker) -> None:
+    def _polled(self, now: float, worker: Worker) -> None:
         """As engine/run/worker.py does: poll again after a find, pause after an empty poll."""
         found = [self._waiting.popleft() for _ in range(min(CLAIMS_PER_POLL, len(self._waiting)))]
         for since in found:
             self._waits.append(now - since)
             worker.free_at = max(worker.free_at, now) + self._costs.worker
             self._database.serve(now, self._costs.database)
-        worker.vain = 0 if found else worker.vain + 1
+        worker.empty_polls = 0 if found else worker.empty_polls + 1
         if found:
             self._look(now, worker)
         elif self._backoff:
             worker.looking = True
-            self._at(now + backoff_seconds(worker.vain) * self._random.random(), "rested", worker)
+            self._at(now + backoff_seconds(worker.empty_polls) * self._random.random(), "resumed", worker)
         elif worker.told:
             self._look(now, worker)

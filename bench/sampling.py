@@ -27,6 +27,7 @@ class Setting:
 
     database: str = "sqlite"
     quick: bool = False
+    base: str | None = None  # the path of a checkout to compare with
 
     def count(self, usual: int, quick: int) -> int:
         return quick if self.quick else usual

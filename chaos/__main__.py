@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 
-from chaos.storm import Plan, Report, rage
+from chaos.storm import Plan, Report, run_kill_test
 
 
 def main() -> int:
@@ -39,7 +39,7 @@ def main() -> int:
                 slowest=given.slowest,
                 seed=given.seed + number,
             )
-            reports.append(asyncio.run(rage(plan)))
+            reports.append(asyncio.run(run_kill_test(plan)))
             print(reports[-1].text(), flush=True)
     if given.storms > 1:
         print(_total(reports))

@@ -26,7 +26,7 @@ class Nemesis:
     disk: Path | None = None  # a small file system of its own, which can be filled
     done: Counter[str] = field(default_factory=Counter)
 
-    async def rage(self, kills: int, pause_seconds: float) -> None:
+    async def inject_faults(self, kills: int, pause_seconds: float) -> None:
         """Inject faults until `kills` processes were killed. Each process has its own schedule, so several can
         be down at once."""
         await asyncio.gather(*(self._pursue(member, kills, pause_seconds) for member in self.fleet.members))

@@ -55,7 +55,7 @@ class Report:
         return "\n".join(lines)
 
 
-async def rage(plan: Plan) -> Report:
+async def run_kill_test(plan: Plan) -> Report:
     """Run one kill test. Raises only if the fleet cannot be started."""
     began = time.monotonic()
     folder = _folder()
@@ -125,7 +125,7 @@ async def _storm(people: list[Person], nemesis: Nemesis, plan: Plan) -> None:
     over = asyncio.Event()
     living = [asyncio.create_task(person.live(over)) for person in people]
     try:
-        await nemesis.rage(plan.kills, plan.pause_seconds)
+        await nemesis.inject_faults(plan.kills, plan.pause_seconds)
     finally:
         over.set()
     done, late = await asyncio.wait(living, timeout=180)

@@ -22,7 +22,7 @@ from holdfast.core.tools.call_arguments import parse_arguments
 from holdfast.ports.stores.run_store import Change, Claim, Lease
 from holdfast.ports.toolbox import ToolJob
 from simulator.loop import Process
-from simulator.rows import Line, Tables
+from simulator.rows import ConversationRows, Tables
 from simulator.wire import Carried
 
 _STOP = '"message_type":"stop_reason"'
@@ -99,11 +99,15 @@ class Auditor:
             case "checkpoint", (lease, change):
                 self._holds(lease)
                 self._changed(lease.run_id, change, epoch=lease.epoch, by=process)
-            case "append_events", (lease, first, records):
-                self._holds(lease)
-                self._shown(lease.run_id, first, records)
-            case "renew", (lease,):
-                self._holds(lease)
+            case "append_events", (pages,):
+                for page in pages:
+                    if page.lease.run_id not in done.answer:
+                        self._holds(page.lease, extends=False)
+                        self._shown(page.lease.run_id, page.first_seq, page.records)
+            case "renew", (leases,):
+                for lease in leases:
+                    if lease.run_id not in done.answer:
+                        self._holds(lease)
             case "settle_resting", (run_id, change) if done.answer:
                 book = self.runs[run_id]
                 waits = book.stop == "requires_approval" or (book.queued and book.status == "created")
@@ -148,12 +152,13 @@ class Auditor:
             if waits and other_id != run_id:
                 self.require(other.written_at >= asked_at, 8, f"{run_id} overtook {other_id} in the queue")
 
-    def _holds(self, lease: Lease) -> None:
+    def _holds(self, lease: Lease, *, extends: bool = True) -> None:
         book = self.runs[lease.run_id]
         self.require(lease.epoch == book.epoch, 5, f"{lease.run_id}: epoch {lease.epoch} wrote during {book.epoch}")
         self.require(book.status in ACTIVE, 5, f"{lease.run_id} was written to at rest ({book.status})")
         self.require(book.lease is not None, 8, f"{lease.run_id} is written by an owner that had released it")
-        book.lease = lease
+        if extends:
+            book.lease = lease
 
     def _one_at_a_time(self, conversation_id: str) -> None:
         active = [
@@ -186,7 +191,7 @@ class Auditor:
             book.stop, book.lease = change.rest.stop_reason, None
             self._rested(run_id, change, by, epoch)
         if change.moves:
-            self._history_is_valid(self.tables.lines[change.conversation_id])
+            self._history_is_valid(self.tables.conversations[change.conversation_id])
         for corner in ("cut", "rollback", "edits", "allow", "system"):
             if getattr(change, corner):
                 self.reached[corner] += 1
@@ -223,13 +228,13 @@ class Auditor:
 
     def _may_repeat(self, call: Call, book: CallBook) -> bool:
         """The policy of its tool is to run it again if its outcome is unknown."""
-        home = self.tables.lines[self.runs[book.run_id].conversation_id].home
-        return any(tool.name == call.call.name and tool.on_unknown == "retry" for tool in home.tools)
+        agent_rows = self.tables.conversations[self.runs[book.run_id].conversation_id].agent_rows
+        return any(tool.name == call.call.name and tool.on_unknown == "retry" for tool in agent_rows.tools)
 
     def _rested(self, run_id: str, change: Change, by: Process | None, epoch: int | None) -> None:
-        line = self.tables.lines[change.conversation_id]
+        stored = self.tables.conversations[change.conversation_id]
         turn_id = self.tables.runs[run_id].run.turn_id
-        mine = [row for row in line.ledger.values() if row.turn_id == turn_id and not row.returned]
+        mine = [row for row in stored.ledger.values() if row.turn_id == turn_id and not row.returned]
         if self.runs[run_id].stop == "requires_approval":
             self.require(any(row.call.waiting for row in mine), 3, f"{run_id} waits for nobody")
             self.require(all(row.call.status != "started" for row in mine), 3, f"{run_id} rests with a call started")
@@ -250,7 +255,7 @@ class Auditor:
             if book.conversation_id == change.conversation_id and book.status in ACTIVE and not book.queued
         ]
         self.require(not active, 5, f"{change.conversation_id} was changed beside its run")
-        self._history_is_valid(self.tables.lines[change.conversation_id])
+        self._history_is_valid(self.tables.conversations[change.conversation_id])
 
     def _shown(self, run_id: str, first: int, records: Sequence[str], *, rests: bool = False) -> None:
         book = self.runs[run_id]
@@ -264,11 +269,13 @@ class Auditor:
         if rests:
             book.rests.append(book.next_event - 1)
 
-    def _history_is_valid(self, line: Line) -> None:
-        context = line.seen()
-        self.require(isinstance(context[0].body, SystemBody), 3, f"{line.conversation.id} lost its system message")
-        open_now = {row.call.call.id for row in line.ledger.values() if not row.returned}
-        self.require(dangling(context) == (open_now, []), 3, f"{line.conversation.id}: {dangling(context)}, {open_now}")
+    def _history_is_valid(self, stored: ConversationRows) -> None:
+        context = stored.seen()
+        self.require(isinstance(context[0].body, SystemBody), 3, f"{stored.conversation.id} lost its system message")
+        open_now = {row.call.call.id for row in stored.ledger.values() if not row.returned}
+        self.require(
+            dangling(context) == (open_now, []), 3, f"{stored.conversation.id}: {dangling(context)}, {open_now}"
+        )
 
     # ---- what models and tools are asked ----------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class Client:
             return None
 
     def _conversation(self) -> str:
-        return self.random.choice(list(self.tables.lines))
+        return self.random.choice(list(self.tables.conversations))
 
     # ---- sending ----------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Client:
 
     async def answer(self) -> None:
         conversation_id = self._conversation()
-        waiting = [row.call for row in self.tables.lines[conversation_id].unreturned() if row.call.waiting]
+        waiting = [row.call for row in self.tables.conversations[conversation_id].unreturned() if row.call.waiting]
         if not waiting:
             return
         partial = self.random.random() < 0.3
@@ -210,7 +210,10 @@ class Client:
     async def maintain(self) -> None:
         conversation_id = self._conversation()
         if self.random.random() < 0.3:
-            agent_id, value = self.tables.lines[conversation_id].home.agent.id, f"{self.name} {self.random.random()}"
+            agent_id, value = (
+                self.tables.conversations[conversation_id].agent_rows.agent.id,
+                f"{self.name} {self.random.random()}",
+            )
             await self._ask(lambda server: server.wire.set_block(agent_id, value))
         elif self.random.random() < 0.6:
             await self._ask(lambda server: server.maintenance.compact(conversation_id, None))

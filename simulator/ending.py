@@ -6,13 +6,13 @@ from holdfast.core.conversation.messages import Text, UserBody
 from holdfast.core.lifecycle import ACTIVE
 from simulator.auditor import Auditor
 from simulator.clients import Promised
-from simulator.rows import Line, RunRow, Tables
+from simulator.rows import ConversationRows, RunRow, Tables
 
 
 def check(tables: Tables, auditor: Auditor, promised: Promised) -> None:
-    for line in tables.lines.values():
-        _said_once(line, auditor)
-        left = [row.call.call.id for row in line.ledger.values() if not row.returned]
+    for stored in tables.conversations.values():
+        _said_once(stored, auditor)
+        left = [row.call.call.id for row in stored.ledger.values() if not row.returned]
         auditor.require(not left, 3, f"{left} have no return")
     for row in tables.runs.values():
         _stream_is_whole(row, auditor)
@@ -21,14 +21,14 @@ def check(tables: Tables, auditor: Auditor, promised: Promised) -> None:
     auditor.check()
 
 
-def _said_once(line: Line, auditor: Auditor) -> None:
-    said = _texts(line)
+def _said_once(stored: ConversationRows, auditor: Auditor) -> None:
+    said = _texts(stored)
     twice = sorted({text for text in said if text.startswith("c") and said.count(text) > 1})
     auditor.require(not twice, 4, f"{twice} were sent once and stored twice")
 
 
-def _texts(line: Line) -> list[str]:
-    bodies = (message.body for message in line.messages.values())
+def _texts(stored: ConversationRows) -> list[str]:
+    bodies = (message.body for message in stored.messages.values())
     return [part.text for body in bodies if isinstance(body, UserBody) for part in body.parts if isinstance(part, Text)]
 
 
@@ -51,7 +51,7 @@ def _nothing_confirmed_is_lost(tables: Tables, auditor: Auditor, promised: Promi
         waits = row.run.queued and row.run.status in ACTIVE
         never_began = waits or (row.run.status == "failed" and row.run.num_steps == 0)
         if sent.text and not never_began:
-            there = sent.text in _texts(tables.lines[sent.conversation_id])
+            there = sent.text in _texts(tables.conversations[sent.conversation_id])
             auditor.require(there, 4, f"{sent.text} was confirmed as {sent.run_id} and is not there")
     for run_id in promised.cancelled:
         status = tables.runs[run_id].run.status

@@ -22,10 +22,10 @@ from simulator.auditor import Auditor, PromiseBroken
 from simulator.clients import Client, NoResponse, Promised, Server
 from simulator.loop import Process, VirtualLoop
 from simulator.node import Node
-from simulator.rows import Home
+from simulator.rows import AgentRows
 from simulator.store import MemoryStore
 from simulator.wire import Carried, Network, SimClock, StoreDown
-from simulator.world import ORG, Behaviour, gated_in, make_home, make_line, make_tools
+from simulator.world import ORG, Behaviour, gated_in, make_agent, make_conversation, make_tools
 
 T = TypeVar("T")
 SETTLING_SECONDS = 120
@@ -53,7 +53,7 @@ class History:
         self.auditor = Auditor(self.store, self.clock.now)
         self.behaviour = Behaviour(random)
         self.recorded = record
-        self.opening: list[tuple[Home, Conversation, Message]] = []
+        self.opening: list[tuple[AgentRows, Conversation, Message]] = []
         self.net = Network(self.loop, random, self.store, self.clock, self._carried, show=show)
         self.promised = Promised()
         self.nodes: list[Node] = []
@@ -69,11 +69,11 @@ class History:
     def _make_agents(self) -> None:
         tools = make_tools(self.random)
         for number in range(self.random.choice((1, 1, 2))):
-            home = make_home(self.random, f"a{number}", tools)
-            self.auditor.gated[home.agent.id] = gated_in(home)
-            conversation, system = make_line(home, f"a{number}", default=True)
-            self.opening.append((replace(home), conversation, system))
-            self.store.add_line(home, conversation, system)
+            agent_rows = make_agent(self.random, f"a{number}", tools)
+            self.auditor.gated[agent_rows.agent.id] = gated_in(agent_rows)
+            conversation, system = make_conversation(agent_rows, f"a{number}", default=True)
+            self.opening.append((replace(agent_rows), conversation, system))
+            self.store.add_conversation(agent_rows, conversation, system)
 
     def _carried(self, process: Process, done: Carried) -> None:
         if self.recorded is not None:
@@ -227,7 +227,7 @@ class History:
                 self.loop.thaw(node)
         while not self.nodes:  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(1)
-        for conversation_id in self.store.lines:
+        for conversation_id in self.store.conversations:
             await self._goes_on(conversation_id)
         await self._settle()
         ending.check(self.store, self.auditor, self.promised)
@@ -243,19 +243,19 @@ class History:
     def _unsettled(self) -> list[str]:
         return [
             f"{row.run.id} {row.run.status}{' queued' if row.run.queued else ''}"
-            for line in self.store.lines.values()
-            for row in line.runs
-            if row.run.status in ACTIVE and not (row.run.queued and line.waits())
+            for stored in self.store.conversations.values()
+            for row in stored.runs
+            if row.run.status in ACTIVE and not (row.run.queued and stored.waits())
         ]
 
     async def _goes_on(self, conversation_id: str) -> None:
         """Answer the waiting calls, then send a message. An earlier request may still arrive first, so this is retried
         a few times."""
-        line = self.store.lines[conversation_id]
+        stored = self.store.conversations[conversation_id]
         refused: Exception | None = None
         for _ in range(MOST_ANSWERS):
             await self._settle()
-            waiting = [row.call for row in line.unreturned() if row.call.waiting]
+            waiting = [row.call for row in stored.unreturned() if row.call.waiting]
             answers = tuple(
                 Approval(call.call.id, self.random.random() < 0.5 and not call.client_side) for call in waiting
             )
@@ -291,5 +291,5 @@ async def _answer(answer: asyncio.Future[T], work: Awaitable[T]) -> None:
 async def _look(node: Node) -> None:
     for _ in range(12):
         with suppress(StoreDown):
-            await node.expiries.look()
+            await node.expiries.poll()
         await asyncio.sleep(2)

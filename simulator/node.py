@@ -13,6 +13,7 @@ from holdfast.engine.conversation.maintenance import ConversationMaintenance
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.stream.page_writer import PageWriter
 from holdfast.ports.bus import Hint, Listener
 from simulator.auditor import Auditor
 from simulator.loop import PROCESS, Process
@@ -90,6 +91,7 @@ class Node(Process):
             owner=name,
             bus=self.bus,
             feed=Feed(self.wire, self.bus),
+            pages=PageWriter(self.wire),
             most_runs=most_runs,
             longest_backoff_seconds=0.0,  # every hint is followed at once, so that more happens concurrently
         )

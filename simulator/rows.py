@@ -13,7 +13,7 @@ from holdfast.core.state import Call, OnExpiry
 
 
 @dataclass(slots=True)
-class Home:
+class AgentRows:
     """An agent with its attached tools and blocks."""
 
     agent: Agent
@@ -54,11 +54,11 @@ class RunRow:
 
 
 @dataclass(slots=True)
-class Line:
+class ConversationRows:
     """A conversation: its messages, its calls, and the context that the model sees."""
 
     conversation: Conversation
-    home: Home
+    agent_rows: AgentRows
     version: int = 1
     next_seq: int = 1
     context_tokens: int | None = None
@@ -84,7 +84,7 @@ class Line:
 class Tables:
     """All tables of the store."""
 
-    lines: dict[str, Line] = field(default_factory=dict)
+    conversations: dict[str, ConversationRows] = field(default_factory=dict)
     runs: dict[str, RunRow] = field(default_factory=dict)
     decisions: list[tuple[str, str, str, str | None]] = field(default_factory=list)  # step, call, kind, by
     numbers: int = 0

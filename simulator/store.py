@@ -25,49 +25,51 @@ from holdfast.ports.stores.run_store import (
     Lease,
     LogEnd,
     LogPage,
+    NewPage,
     Snapshot,
     StaleMemory,
     StaleSnapshot,
+    Takeover,
 )
-from simulator.rows import CallRow, Home, Line, RunRow, Tables
+from simulator.rows import AgentRows, CallRow, ConversationRows, RunRow, Tables
 from simulator.writing import run_values, write
 
 
 class MemoryStore(Tables):
-    def add_line(self, home: Home, conversation: Conversation, system: Message) -> None:
-        line = Line(conversation, home, messages={system.id: system}, context={0: system.id})
-        self.lines[conversation.id] = line
+    def add_conversation(self, agent_rows: AgentRows, conversation: Conversation, system: Message) -> None:
+        stored = ConversationRows(conversation, agent_rows, messages={system.id: system}, context={0: system.id})
+        self.conversations[conversation.id] = stored
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
     def snapshot(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
-        line = self._line(conversation_id)
-        rows = line.unreturned()
+        stored = self._conversation(conversation_id)
+        rows = stored.unreturned()
         turn_id = rows[0].turn_id if rows else None
         called, last = self.turn_so_far(turn_id) if turn_id else ((), None)
         return Snapshot(
-            conversation=line.conversation,
-            agent=line.home.agent,
-            tools=line.home.tools,
-            blocks=line.home.blocks,
-            version=line.version,
-            revision=line.home.revision,
-            next_seq=line.next_seq,
-            context=None if line.version == known_version else line.seen(),
-            context_tokens=line.context_tokens,
+            conversation=stored.conversation,
+            agent=stored.agent_rows.agent,
+            tools=stored.agent_rows.tools,
+            blocks=stored.agent_rows.blocks,
+            version=stored.version,
+            revision=stored.agent_rows.revision,
+            next_seq=stored.next_seq,
+            context=None if stored.version == known_version else stored.seen(),
+            context_tokens=stored.context_tokens,
             calls=tuple(row.call for row in rows),
             turn_id=turn_id,
             step=self._step(rows[0].call.step_id) if rows else None,
             called=called,
             last_result=last,
-            allowances=tuple(line.allowances),
-            unread=self._sent_along(line, {row.call.step_id for row in rows}),
+            allowances=tuple(stored.allowances),
+            unread=self._sent_along(stored, {row.call.step_id for row in rows}),
         )
 
-    def _sent_along(self, line: Line, step_ids: set[str]) -> tuple[Draft, ...]:
+    def _sent_along(self, stored: ConversationRows, step_ids: set[str]) -> tuple[Draft, ...]:
         answers = [
             message
-            for message in line.messages.values()
+            for message in stored.messages.values()
             if message.step_id in step_ids and isinstance(message.body, ApprovalResponseBody) and message.run_id
         ]
         answers.sort(key=lambda message: message.seq)
@@ -77,14 +79,14 @@ class MemoryStore(Tables):
     def _step(self, step_id: str) -> Step | None:
         return next((step for row in self.runs.values() for step in row.steps if step.id == step_id), None)
 
-    def _line(self, conversation_id: str) -> Line:
-        if (line := self.lines.get(conversation_id)) is None:
+    def _conversation(self, conversation_id: str) -> ConversationRows:
+        if (stored := self.conversations.get(conversation_id)) is None:
             raise NotFound(f"Conversation {conversation_id} not found")
-        return line
+        return stored
 
     def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
-        line = self.lines[conversation_id]
-        known = [(line.keys[key], key) for key in keys if key in line.keys]
+        stored = self.conversations[conversation_id]
+        known = [(stored.keys[key], key) for key in keys if key in stored.keys]
         if not known:
             return None
         (run_id, digest, _), key = min(known, key=lambda item: (item[0][2], item[0][0]))
@@ -96,14 +98,15 @@ class MemoryStore(Tables):
         for first, page in [page for page in row.pages if page[0] + len(page[1]) > after + 1][:limit]:
             records.extend(page[max(0, after + 1 - first) :])
         rests = row.run.status not in ACTIVE
-        done = rests and (after + len(records) >= row.run.last_event or not records)
-        return LogPage(tuple(records), after + 1, done, row.run.last_event)
+        last_event = row.run.last_event if rests else self.last_event(run_id)
+        done = rests and (after + len(records) >= last_event or not records)
+        return LogPage(tuple(records), after + 1, done, last_event)
 
     def log_ends(self, run_ids: Sequence[str], now: datetime) -> dict[str, LogEnd]:
         rows = {run_id: self.runs[run_id] for run_id in run_ids if run_id in self.runs}
         return {
             run_id: LogEnd(
-                row.run.last_event,
+                row.run.last_event if row.run.status not in ACTIVE else self.last_event(run_id),
                 rests=row.run.status not in ACTIVE,
                 waits=row.run.status in ACTIVE and not row.run.queued and _free(row, now),
             )
@@ -121,21 +124,22 @@ class MemoryStore(Tables):
     def run_steps(self, run_id: str) -> tuple[Step, ...]:
         return tuple(sorted(self.runs[run_id].steps, key=lambda step: (step.created_at, step.id)))
 
-    def takeover(self, claim: Claim, known: KnownContext | None) -> tuple[Snapshot, tuple[Step, ...]]:
-        run, line = claim.run, self.lines[claim.run.conversation_id]
+    def takeover(self, claim: Claim, known: KnownContext | None) -> Takeover:
+        run, stored = claim.run, self.conversations[claim.run.conversation_id]
         snapshot = self.snapshot(run.conversation_id, known.version if known else None)
-        if known is not None and run.input_version == known.version + 1 == line.version:
-            system, *others = line.seen()
+        if known is not None and run.input_version == known.version + 1 == stored.version:
+            system, *others = stored.seen()
             added = (message for message in others if message.run_id == run.id and message.seq > known.last_seq)
             snapshot = replace(snapshot, context=None, newer=(system, *added))
         called, last = self.turn_so_far(run.turn_id)
-        return replace(snapshot, called=called, last_result=last), self.run_steps(run.id)
+        snapshot = replace(snapshot, called=called, last_result=last)
+        return Takeover(snapshot, self.run_steps(run.id), self.last_event(run.id))
 
     def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
         rows = [
             row
-            for line in self.lines.values()
-            for row in line.ledger.values()
+            for stored in self.conversations.values()
+            for row in stored.ledger.values()
             if row.turn_id == turn_id and row.call.executed and row.returned
         ]
         rows.sort(key=lambda row: (row.created_at, row.call.position))
@@ -145,41 +149,41 @@ class MemoryStore(Tables):
     # ---- writing ----------------------------------------------------------------------------------------------------
 
     def begin(self, run: Run, lease: Lease | None, change: Change | None, now: datetime) -> None:
-        line = self._line(run.conversation_id)
+        stored = self._conversation(run.conversation_id)
         if not run.queued:
-            self._refuse_if_busy(line)
-            if run.request.get("when_busy") == "queue" and any(_in_queue(row) for row in line.runs):
+            self._refuse_if_busy(stored)
+            if run.request.get("when_busy") == "queue" and any(_in_queue(row) for row in stored.runs):
                 raise ConversationBusy(None)
         keys = run.request.get("keys") or ()
-        if any(key in line.keys for key in keys):
+        if any(key in stored.keys for key in keys):
             raise UniqueConflict("pk_run_keys", "This conflicts with what is stored: run_keys")
         if change is not None:
-            self._check(line, change)
+            self._check(stored, change)
         row = RunRow(run, lease.epoch if lease else 0, lease.owner if lease else None, None)
         row.expires_at = lease.expires_at if lease else None
         self.runs[run.id] = row
-        line.runs.append(row)
+        stored.runs.append(row)
         for key in keys:
-            line.keys[key] = (run.id, run.request["body_digest"], now)
+            stored.keys[key] = (run.id, run.request["body_digest"], now)
         if change is not None:
             status = change.rest.status if change.rest else run.status
             row.run = replace(run, status=status, **run_values(change))
-            write(self, line, row, change, now)
+            write(self, stored, row, change, now)
 
     @staticmethod
-    def _refuse_if_busy(line: Line) -> None:
-        for row in line.runs:
+    def _refuse_if_busy(stored: ConversationRows) -> None:
+        for row in stored.runs:
             if row.run.status in ACTIVE and not row.run.queued:
                 raise ConversationBusy(row.run.id)
 
     def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Claim | None:
         row = self.runs[run_id]
-        line = self.lines[row.run.conversation_id]
+        stored = self.conversations[row.run.conversation_id]
         if row.run.status not in ACTIVE or not _free(row, now):
             return None
-        if row.run.queued and line.waits():
+        if row.run.queued and stored.waits():
             return None
-        if row.run.queued and any(o.run.status in ACTIVE and not o.run.queued for o in line.runs):
+        if row.run.queued and any(o.run.status in ACTIVE and not o.run.queued for o in stored.runs):
             return None
         row.epoch += 1
         row.owner, row.expires_at = owner, expires_at
@@ -189,8 +193,8 @@ class MemoryStore(Tables):
         return Claim(lease, row.run, cancel_asked=row.cancel_asked_at is not None)
 
     def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> list[Claim]:
-        line = sorted((run.created_at, run.id) for run in self._takeable(now))
-        return self._claim_all([run_id for _, run_id in line[:most]], owner, now, expires_at)
+        in_order = sorted((run.created_at, run.id) for run in self._takeable(now))
+        return self._claim_all([run_id for _, run_id in in_order[:most]], owner, now, expires_at)
 
     def claim_these(self, run_ids: Sequence[str], owner: str, now: datetime, expires_at: datetime) -> list[Claim]:
         known = [run_id for run_id in run_ids if run_id in self.runs]
@@ -203,11 +207,11 @@ class MemoryStore(Tables):
     def _takeable(self, now: datetime) -> list[Run]:
         """Runs that can be claimed, in order. There is one organisation here, so taking turns does not matter."""
         found: list[Run] = []
-        for line in self.lines.values():
-            active = [row for row in line.runs if row.run.status in ACTIVE]
+        for stored in self.conversations.values():
+            active = [row for row in stored.runs if row.run.status in ACTIVE]
             if holder := next((row for row in active if not row.run.queued), None):
                 found += [holder.run] if _free(holder, now) else []
-            elif active and not line.waits():
+            elif active and not stored.waits():
                 found.append(min((row.run for row in active), key=lambda run: (run.created_at, run.id)))
         return found
 
@@ -218,13 +222,13 @@ class MemoryStore(Tables):
 
     def checkpoint(self, lease: Lease, change: Change, now: datetime) -> bool:
         row = self._fenced(lease)
-        line = self.lines[row.run.conversation_id]
+        stored = self.conversations[row.run.conversation_id]
         if change.rest is not None:
             check_rest(change.rest.status, change.rest.stop_reason)
-        self._check(line, change)
+        self._check(stored, change)
         row.expires_at = lease.expires_at
         row.run = replace(row.run, status=change.rest.status if change.rest else "running", **run_values(change))
-        write(self, line, row, change, now)
+        write(self, stored, row, change, now)
         return row.cancel_asked_at is not None
 
     def _fenced(self, lease: Lease) -> RunRow:
@@ -233,23 +237,23 @@ class MemoryStore(Tables):
             raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
         return row
 
-    def _check(self, line: Line, change: Change) -> None:
+    def _check(self, stored: ConversationRows, change: Change) -> None:
         """Raise if the database would refuse the change, before any of it is written."""
-        if change.moves and line.version != change.version:
-            raise StaleSnapshot(f"Conversation {line.conversation.id} has moved on from version {change.version}.")
-        if change.revision is not None and line.home.revision != change.revision:
-            raise StaleSnapshot(f"Agent {line.home.agent.id} has changed since revision {change.revision}.")
+        if change.moves and stored.version != change.version:
+            raise StaleSnapshot(f"Conversation {stored.conversation.id} has moved on from version {change.version}.")
+        if change.revision is not None and stored.agent_rows.revision != change.revision:
+            raise StaleSnapshot(f"Agent {stored.agent_rows.agent.id} has changed since revision {change.revision}.")
         for call in change.new_calls:
-            if (call.step_id, call.call.id) in line.ledger:
+            if (call.step_id, call.call.id) in stored.ledger:
                 raise UniqueConflict("pk_ledger", "This conflicts with what is stored: ledger")
         if len({(call.step_id, call.call.id) for call in change.new_calls}) < len(change.new_calls):
             raise UniqueConflict("pk_ledger", "This conflicts with what is stored: ledger")
         for edit in change.edits:
             assert edit.before is not None
-            if edit.before.value not in [block.value for block in line.home.blocks]:
+            if edit.before.value not in [block.value for block in stored.agent_rows.blocks]:
                 raise StaleMemory(edit.before.label)
         for call in change.changed_calls:
-            before = line.ledger[call.step_id, call.call.id].call.status
+            before = stored.ledger[call.step_id, call.call.id].call.status
             if before != call.status and call.status not in CALL_CHANGES[before]:
                 raise Broken(f"Call {call.call.id} cannot become {call.status} from where it stands.")
 
@@ -261,31 +265,45 @@ class MemoryStore(Tables):
         asks = row.run.status == "completed" and row.run.stop_reason == "requires_approval"
         if not (asks or _in_queue(row)) or row.run.status not in sources_of(change.rest.status):
             return False
-        line = self.lines[row.run.conversation_id]
+        stored = self.conversations[row.run.conversation_id]
         if row.run.queued and change.moves and not change.rollback:
-            self._refuse_if_busy(line)
-        self._check(line, change)
+            self._refuse_if_busy(stored)
+        self._check(stored, change)
         row.run = replace(row.run, status=change.rest.status, **run_values(change))
-        write(self, line, row, change, now)
+        write(self, stored, row, change, now)
         return True
 
     def change_idle(self, change: Change, now: datetime) -> None:
-        line = self.lines[change.conversation_id]
-        self._refuse_if_busy(line)
-        self._check(line, change)
-        write(self, line, None, change, now)
+        stored = self.conversations[change.conversation_id]
+        self._refuse_if_busy(stored)
+        self._check(stored, change)
+        write(self, stored, None, change, now)
 
-    def append_events(self, lease: Lease, first_seq: int, records: Sequence[str], now: datetime) -> bool:
-        row = self._fenced(lease)
-        row.expires_at = lease.expires_at
-        row.run = replace(row.run, last_event=first_seq + len(records) - 1)
-        row.pages.append((first_seq, tuple(records)))
-        return row.cancel_asked_at is not None
+    def append_events(self, pages: Sequence[NewPage], now: datetime) -> list[str]:
+        gone: list[str] = []
+        for page in pages:
+            try:
+                self._fenced(page.lease).pages.append((page.first_seq, tuple(page.records)))
+            except LostLease:
+                gone.append(page.lease.run_id)
+        return gone
 
-    def renew(self, lease: Lease) -> bool:
-        row = self._fenced(lease)
-        row.expires_at = lease.expires_at
-        return row.cancel_asked_at is not None
+    def last_event(self, run_id: str) -> int:
+        pages = self._row(run_id).pages
+        return pages[-1][0] + len(pages[-1][1]) - 1 if pages else 0
+
+    def renew(self, leases: Sequence[Lease]) -> list[str]:
+        gone: list[str] = []
+        for lease in leases:
+            try:
+                self._fenced(lease).expires_at = lease.expires_at
+            except LostLease:
+                gone.append(lease.run_id)
+        return gone
+
+    def cancels_asked(self, owner: str) -> list[str]:
+        mine = (row for row in self.runs.values() if row.owner == owner and row.run.status in ACTIVE)
+        return sorted(row.run.id for row in mine if row.cancel_asked_at is not None)
 
     def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool, now: datetime) -> Run:
         row = self.runs[run_id]
@@ -301,9 +319,9 @@ class MemoryStore(Tables):
 
     def set_block(self, agent_id: str, value: str) -> None:
         """A client changes an agent's memory block; in SQL another store does this."""
-        home = next(line.home for line in self.lines.values() if line.home.agent.id == agent_id)
-        home.blocks = tuple(replace(block, value=value) for block in home.blocks)
-        home.revision += 1
+        mine = next(rows.agent_rows for rows in self.conversations.values() if rows.agent_rows.agent.id == agent_id)
+        mine.blocks = tuple(replace(block, value=value) for block in mine.blocks)
+        mine.revision += 1
 
     # ---- deadlines of approvals -------------------------------------------------------------------------------------
 
@@ -313,20 +331,20 @@ class MemoryStore(Tables):
             if row.on_expiry == "keep":
                 row.expires_at = row.warn_at = None
                 continue
-            due.append(_due(row, self.lines[row.conversation_id].conversation.org_id))
+            due.append(_due(row, self.conversations[row.conversation_id].conversation.org_id))
         return due
 
     def warn(self, now: datetime) -> list[str]:
         rows = self._passed("warn_at", now)
         for row in rows:
             row.warn_at = None
-        return list(dict.fromkeys(self.lines[row.conversation_id].conversation.org_id for row in rows))
+        return list(dict.fromkeys(self.conversations[row.conversation_id].conversation.org_id for row in rows))
 
     def _passed(self, moment: str, now: datetime) -> list[CallRow]:
         rows = [
             row
-            for line in self.lines.values()
-            for row in line.ledger.values()
+            for stored in self.conversations.values()
+            for row in stored.ledger.values()
             if not row.returned and row.call.waiting and (at := getattr(row, moment)) is not None and at <= now
         ]
         return sorted(rows, key=lambda row: getattr(row, moment))

@@ -18,7 +18,18 @@ from typing import Any
 
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.stores.approval_store import Due
-from holdfast.ports.stores.run_store import Change, Claim, KnownContext, KnownRequest, Lease, LogEnd, LogPage, Snapshot
+from holdfast.ports.stores.run_store import (
+    Change,
+    Claim,
+    KnownContext,
+    KnownRequest,
+    Lease,
+    LogEnd,
+    LogPage,
+    NewPage,
+    Snapshot,
+    Takeover,
+)
 from simulator.loop import Process, VirtualLoop
 from simulator.store import MemoryStore
 
@@ -187,11 +198,20 @@ class SimRunStore:
     async def change_idle(self, change: Change) -> None:
         await self._call("change_idle", change)
 
-    async def append_events(self, lease: Lease, first_seq: int, records: Sequence[str]) -> bool:
-        return bool(await self._call("append_events", lease, first_seq, tuple(records)))
+    async def append_events(self, pages: Sequence[NewPage]) -> Sequence[str]:
+        gone: Sequence[str] = await self._call("append_events", tuple(pages))
+        return gone
 
-    async def renew(self, lease: Lease) -> bool:
-        return bool(await self._call("renew", lease))
+    async def last_event(self, run_id: str) -> int:
+        return int(await self._call("last_event", run_id))
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[str]:
+        gone: Sequence[str] = await self._call("renew", tuple(leases))
+        return gone
+
+    async def cancels_asked(self, owner: str) -> Sequence[str]:
+        asked: Sequence[str] = await self._call("cancels_asked", owner)
+        return asked
 
     async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:
         run: Run = await self._call("ask_cancel", run_id, by, reason, rollback)
@@ -213,8 +233,8 @@ class SimRunStore:
         steps: Sequence[Step] = await self._call("run_steps", run_id)
         return steps
 
-    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> tuple[Snapshot, Sequence[Step]]:
-        found: tuple[Snapshot, Sequence[Step]] = await self._call("takeover", claim, known)
+    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> Takeover:
+        found: Takeover = await self._call("takeover", claim, known)
         return found
 
     async def claim_these(

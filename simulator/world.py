@@ -18,7 +18,7 @@ from holdfast.ports.model import FoundModel
 from holdfast.ports.toolbox import MemoryEdit, ToolJob, ToolOutcome
 from simulator.auditor import Auditor
 from simulator.loop import Process
-from simulator.rows import Home
+from simulator.rows import AgentRows
 from simulator.wire import BEGINNING
 
 ORG = "org-1"
@@ -57,7 +57,7 @@ class Behaviour:
 # ---- agents ---------------------------------------------------------------------------------------------------------
 
 
-def make_home(random: Random, name: str, tools: tuple[Tool, ...]) -> Home:
+def make_agent(random: Random, name: str, tools: tuple[Tool, ...]) -> AgentRows:
     """An agent with tools for every case of the loop: parallel or not, gated or not, each policy for lost calls."""
     gated = [tool for tool in TOOLS if random.random() < 0.3]
     expiry = None
@@ -76,7 +76,7 @@ def make_home(random: Random, name: str, tools: tuple[Tool, ...]) -> Home:
         **_STAMP,
     )
     block = Block(id=f"block-{name}", org_id=ORG, label="human", value="nobody", **_STAMP)
-    return Home(agent, tools, (block,))
+    return AgentRows(agent, tools, (block,))
 
 
 def make_tools(random: Random) -> tuple[Tool, ...]:
@@ -96,14 +96,16 @@ def _tool(random: Random, name: str) -> Tool:
     )
 
 
-def gated_in(home: Home) -> frozenset[str]:
-    return frozenset(rule["tool_name"] for rule in home.agent.tool_rules)
+def gated_in(agent_rows: AgentRows) -> frozenset[str]:
+    return frozenset(rule["tool_name"] for rule in agent_rows.agent.tool_rules)
 
 
-def make_line(home: Home, name: str, *, default: bool) -> tuple[Conversation, Message]:
-    conversation = Conversation(id=f"conv-{name}", org_id=ORG, agent_id=home.agent.id, is_default=default, **_STAMP)
-    body = SystemBody(compile_system(home.agent.system, home.blocks))
-    return conversation, Message(new_id("message"), home.agent.id, conversation.id, 0, BEGINNING, body)
+def make_conversation(agent_rows: AgentRows, name: str, *, default: bool) -> tuple[Conversation, Message]:
+    conversation = Conversation(
+        id=f"conv-{name}", org_id=ORG, agent_id=agent_rows.agent.id, is_default=default, **_STAMP
+    )
+    body = SystemBody(compile_system(agent_rows.agent.system, agent_rows.blocks))
+    return conversation, Message(new_id("message"), agent_rows.agent.id, conversation.id, 0, BEGINNING, body)
 
 
 # ---- the model ------------------------------------------------------------------------------------------------------

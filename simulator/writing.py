@@ -11,7 +11,7 @@ from holdfast.core.conversation.messages import SummaryBody, ToolReturnsBody
 from holdfast.core.state import Call
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.run_store import Change, Rest
-from simulator.rows import CallRow, Line, RunRow, Tables
+from simulator.rows import CallRow, ConversationRows, RunRow, Tables
 
 
 def run_values(change: Change) -> dict[str, Any]:
@@ -29,80 +29,82 @@ def run_values(change: Change) -> dict[str, Any]:
     return values
 
 
-def write(tables: Tables, line: Line, row: RunRow | None, change: Change, now: datetime) -> None:
+def write(tables: Tables, stored: ConversationRows, row: RunRow | None, change: Change, now: datetime) -> None:
     if change.moves:
-        _write_context(tables, line, row, change)
+        _write_context(tables, stored, row, change)
     if change.step is not None:
         owner = tables.runs[change.step.run_id]  # the tools of an answer belong to the step that asked for approval
         owner.steps = [step for step in owner.steps if step.id != change.step.id] + [change.step]
-    _write_calls(tables, line, row, change, now)
+    _write_calls(tables, stored, row, change, now)
     for entry in change.audit_entries:
         by = entry.by or change.decided_by
         tables.decisions.append((entry.call.step_id, entry.call.call.id, entry.kind, by))
     if change.allow and any(entry.kind in ("approved", "edited") for entry in change.audit_entries):
         digests = {entry.call.call.name: entry.call.digest for entry in change.audit_entries}
-        line.allowances += [
+        stored.allowances += [
             Allowance(new_id("allowance"), name, digests.get(name), digest) for name, digest in change.allow.items()
         ]
     for edit in change.edits:
         if edit.after is not None:
-            line.home.blocks = tuple(edit.after if b.id == edit.after.id else b for b in line.home.blocks)
-            line.home.revision += 1
+            stored.agent_rows.blocks = tuple(
+                edit.after if b.id == edit.after.id else b for b in stored.agent_rows.blocks
+            )
+            stored.agent_rows.revision += 1
     if change.events and row is not None:
         row.pages.append((change.first_event, change.events))
     if change.rest is not None and row is not None:
-        _rest(line, row, change.rest)
+        _rest(stored, row, change.rest)
 
 
-def _write_context(tables: Tables, line: Line, row: RunRow | None, change: Change) -> None:
-    line.version = change.version + 1
-    line.next_seq = change.next_seq + len(change.messages)
-    line.context_tokens = change.context_tokens
+def _write_context(tables: Tables, stored: ConversationRows, row: RunRow | None, change: Change) -> None:
+    stored.version = change.version + 1
+    stored.next_seq = change.next_seq + len(change.messages)
+    stored.context_tokens = change.context_tokens
     if change.messages:
-        line.conversation = replace(line.conversation, last_message_at=change.messages[-1].created_at)
+        stored.conversation = replace(stored.conversation, last_message_at=change.messages[-1].created_at)
     summary = change.cut.summary_id if change.cut else None
     for message in change.messages:
-        line.messages[message.id] = message
+        stored.messages[message.id] = message
         if message.id != summary:
-            line.context[message.seq] = message.id
+            stored.context[message.seq] = message.id
     if change.system is not None:
-        line.messages[change.system.id] = change.system
+        stored.messages[change.system.id] = change.system
     if change.cut is not None:
-        first, keep = min(line.context), change.cut.keep_from
-        line.context = {place: name for place, name in line.context.items() if place <= first or place >= keep}
-        line.context[keep - 1] = change.cut.summary_id
+        first, keep = min(stored.context), change.cut.keep_from
+        stored.context = {place: name for place, name in stored.context.items() if place <= first or place >= keep}
+        stored.context[keep - 1] = change.cut.summary_id
     if change.rollback and row is not None:
         of_turn = {other.run.id for other in tables.runs.values() if other.run.turn_id == row.run.turn_id}
         gone = {
             message.id
-            for message in line.messages.values()
+            for message in stored.messages.values()
             if message.run_id in of_turn and not isinstance(message.body, SummaryBody)
         }
-        line.context = {place: name for place, name in line.context.items() if name not in gone}
+        stored.context = {place: name for place, name in stored.context.items() if name not in gone}
 
 
-def _write_calls(tables: Tables, line: Line, row: RunRow | None, change: Change, now: datetime) -> None:
+def _write_calls(tables: Tables, stored: ConversationRows, row: RunRow | None, change: Change, now: datetime) -> None:
     for call in change.new_calls:
         assert row is not None
         tables.numbers += 1
         kept = CallRow(
-            replace(call, expiry=None), row.run.id, row.run.turn_id, line.conversation.id, tables.numbers, now
+            replace(call, expiry=None), row.run.id, row.run.turn_id, stored.conversation.id, tables.numbers, now
         )
-        line.ledger[call.step_id, call.call.id] = kept
+        stored.ledger[call.step_id, call.call.id] = kept
         if call.waiting:
             _ask(kept, call, now)
     for call in change.changed_calls:
-        kept = line.ledger[call.step_id, call.call.id]
+        kept = stored.ledger[call.step_id, call.call.id]
         kept.call = replace(call, expiry=None)
         if call.status == "unknown":
             _ask(kept, call, now)
     for call in (*change.new_calls, *change.changed_calls):
-        kept = line.ledger[call.step_id, call.call.id]
+        kept = stored.ledger[call.step_id, call.call.id]
         kept.started = kept.started or call.status == "started"
         if row is not None and (call.executed or (kept.started and not call.open)):
             row.used.add(call.call.name)
     if any(isinstance(message.body, ToolReturnsBody) for message in change.messages):
-        for kept in line.ledger.values():
+        for kept in stored.ledger.values():
             kept.returned = True
 
 
@@ -117,15 +119,15 @@ def _ask(row: CallRow, call: Call, now: datetime) -> None:
         row.warn_at = max(now, row.expires_at - timedelta(seconds=expiry.warn_before_seconds))
 
 
-def _rest(line: Line, row: RunRow, rest: Rest) -> None:
+def _rest(stored: ConversationRows, row: RunRow, rest: Rest) -> None:
     row.owner = row.expires_at = None
     row.run = replace(row.run, metadata={**row.run.metadata, **rest.metadata})
     if rest.ran_tools and row.used:
         row.run = replace(row.run, tools_used=tuple(sorted(row.used)))
     if row.run.callback_url:
         row.letters.append({"status": rest.status, "metadata": row.run.metadata})
-    line.home.agent = replace(
-        line.home.agent,
+    stored.agent_rows.agent = replace(
+        stored.agent_rows.agent,
         last_stop_reason=rest.stop_reason,
         last_run_completion=rest.completed_at,
         last_run_duration_ms=rest.total_duration_ns // 1_000_000,

@@ -15,10 +15,10 @@ LONGEST_FIRST = ("tests/chaos/", "tests/simulator/", "tests/clients/test_approva
 SHARING = (
     *(
         "tests/clients/",
+        "tests/contract/",
         "tests/mcp_servers/",
         "tests/processes/",
         "tests/storage/test_run_listing.py",
-        "tests/storage/test_run_copies.py",
     ),
     *(
         "tests/api/test_bad_input.py",

@@ -12,7 +12,7 @@ from letta_client import Letta
 from sqlalchemy import text
 
 from api.conftest import serving
-from holdfast.engine.chores.tracing import MAX_BODY_BYTES
+from holdfast.engine.traces.packing import MAX_BODY_BYTES
 from holdfast.storage.sql.database import make_engine
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Call, Fail, Hang, Say, Think

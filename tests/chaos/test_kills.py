@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.storm import Plan, rage
+from chaos.storm import Plan, run_kill_test
 
 
 @pytest.mark.timeout(1500)
@@ -17,7 +17,7 @@ from chaos.storm import Plan, rage
     ids=lambda plan: plan.database,
 )
 async def test_nothing_is_lost_repeated_or_stuck(plan: Plan) -> None:
-    report = await rage(plan)
+    report = await run_kill_test(plan)
     assert report.wrong == (), report.text()
     assert report.done["killed"] >= plan.kills
     assert report.counted["acknowledged"] > plan.people

@@ -95,7 +95,7 @@ def test_no_other_endpoint_runs_a_tool_that_waits_for_a_human(served: Served, ht
     assert len(http.get("/v1/approvals", params={"agent_id": agent_id}).json()) == 1
 
 
-def test_running_the_same_source_by_hand_decides_nothing_that_waits(served: Served, http: httpx.Client) -> None:
+def test_running_the_same_source_directly_decides_no_waiting_call(served: Served, http: httpx.Client) -> None:
     """A direct run of a source runs that source; the waiting call, its agent and its history are not affected."""
     agent_id = waiting_agent(served)
     (asked,) = http.get("/v1/approvals", params={"agent_id": agent_id}).json()

@@ -125,7 +125,7 @@ def test_a_session_interrupted_in_its_tool_can_go_on(in_terminal: Callable[[str]
     assert answers_in(served, begun) == ["Begun.", "Back again."]
 
 
-def test_a_tool_that_nobody_may_approve_is_denied(in_terminal: Callable[[str], Terminal]) -> None:
+def test_a_tool_without_a_person_to_approve_it_is_denied(in_terminal: Callable[[str], Terminal]) -> None:
     terminal = in_terminal(OLD)
     answer = terminal.ask(bash("touch made.txt"), *NEW, "demo/rehearsal")
     assert answer["result"].startswith("Bash was not successful: Error: request to call tool denied.")

@@ -54,7 +54,7 @@ def unread(served: Served, path: str, body: dict[str, Any]) -> socket.socket:
     return narrow
 
 
-def test_who_does_not_read_holds_up_nobody_and_finds_everything_later(served: Served) -> None:
+def test_a_client_that_does_not_read_delays_no_other_and_finds_everything_later(served: Served) -> None:
     agent_id = new_agent(served)
     script(served, {"step": "Say", "text": "kelp " * WORDS})
     with unread(served, f"/v1/agents/{agent_id}/messages", streamed()) as stalled:
@@ -68,7 +68,7 @@ def test_who_does_not_read_holds_up_nobody_and_finds_everything_later(served: Se
     assert late.count(b"kelp") == WORDS
 
 
-def test_a_run_goes_on_when_the_client_of_its_stream_leaves(served: Served) -> None:
+def test_a_run_goes_on_when_the_client_of_its_stream_disconnects(served: Served) -> None:
     agent_id = new_agent(served)
     script(served, {"step": "Slow", "seconds": 0.01}, {"step": "Say", "text": "kelp " * 50})
     with httpx.stream("POST", f"{served.url}/v1/agents/{agent_id}/messages", json=streamed()) as left:

@@ -59,8 +59,8 @@ def test_a_tool_sets_a_block_and_the_model_sees_it(client: Letta, way: str) -> N
         ("agent_state.memory['nonesuch'] = text", "no memory block 'nonesuch'"),
         ("agent_state.memory['human'] = 3", "only be set to a text"),
         ("agent_state.memory['human'] = 'x' * 200", "its limit is 100"),
-        ("del agent_state.memory['human']", "cannot take the memory block 'human' away"),
-        ("agent_state.memory = {}", "cannot take the memory block 'human' away"),
+        ("del agent_state.memory['human']", "cannot remove the memory block 'human'"),
+        ("agent_state.memory = {}", "cannot remove the memory block 'human'"),
     ],
 )
 def test_a_change_that_the_server_does_not_allow_is_refused_and_the_model_told(

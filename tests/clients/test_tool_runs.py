@@ -86,7 +86,7 @@ POLICY = {"tool": "mark", "then": "ask", "when": [{"argument": "path", "op": "st
 
 
 @pytest.mark.parametrize("way", ["tool default", "agent override", "tool rule", "policy"])
-def test_a_gated_tool_cannot_be_run_by_hand(client: Letta, tmp_path: Path, way: str) -> None:
+def test_a_gated_tool_cannot_be_run_directly(client: Letta, tmp_path: Path, way: str) -> None:
     mark = tmp_path / "mark"
     gated: dict[str, Any] = {}
     if way == "tool rule":
@@ -116,7 +116,7 @@ def test_an_agents_override_can_also_open_the_gate(client: Letta) -> None:
     client.tools.upsert(source_code=ECHO, default_requires_approval=False)
 
 
-def test_a_memory_tool_run_by_hand_edits_the_agents_memory(client: Letta) -> None:
+def test_a_memory_tool_that_is_run_directly_edits_the_agents_memory(client: Letta) -> None:
     agent = client.agents.create(
         model="demo/rehearsal", tools=["memory"], memory_blocks=[{"label": "human", "value": "Ada"}]
     ).id
@@ -213,7 +213,7 @@ def sleeper() -> str:
 '''
 
 
-def test_a_tool_run_by_hand_dies_when_the_client_hangs_up(client: Letta, served: Served) -> None:
+def test_a_tool_that_is_run_directly_is_killed_when_the_client_disconnects(client: Letta, served: Served) -> None:
     mark = f"hf{uuid.uuid4().hex[:10]}"
     source = SLEEPER.replace("{mark}", mark)
     agent = agent_with(client, source)

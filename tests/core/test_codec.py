@@ -41,6 +41,6 @@ def test_a_request_of_a_newer_version_can_be_carried_out() -> None:
     assert RunRequest.from_json({**written, "client_tools": []}) == replace(request, client_tools=())
 
 
-def test_a_kind_of_value_that_nobody_knows_is_not_guessed_at() -> None:
+def test_a_value_of_an_unknown_type_is_refused() -> None:
     with pytest.raises(Broken, match="newer Holdfast"):
         decode({"type": "unheard_of"})

@@ -157,7 +157,7 @@ def test_a_context_past_the_threshold_is_compacted_before_the_model_is_asked() -
     assert asks(decide(replace(now, context_tokens=100), said("a few more words")))
 
 
-def test_a_window_that_nobody_knows_is_never_guessed() -> None:
+def test_an_unknown_context_window_is_never_guessed() -> None:
     assert asks(decide(replace(state(), context_tokens=10_000_000), said()))
 
 

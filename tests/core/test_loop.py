@@ -306,7 +306,7 @@ def test_a_bug_of_ours_closes_what_is_open_and_says_internal_error() -> None:
 # ---- recovery
 
 
-def test_a_started_call_found_by_somebody_else_is_shown_to_a_human() -> None:
+def test_a_started_call_found_by_another_process_is_shown_to_a_person() -> None:
     before = decide(state("pay"), replied(call("pay"))).state
     decision = decide(before, Recovered("message-9"))
     assert decision.stop == "requires_approval"

@@ -18,6 +18,7 @@ from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream import event_records
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.stream.page_writer import PageWriter
 from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock, SystemClock
@@ -43,7 +44,7 @@ from holdfast.storage.schema.migrate import migrate
 from holdfast.storage.sql.database import Database
 from holdfast.testing.scripted_model import ScriptedModel
 from holdfast.testing.waiting import async_until
-from holdfast.tools.builtin.memory_search import Recall
+from holdfast.tools.builtin.memory_search import MemorySearch
 from holdfast.tools.builtin.toolbox import Builtins
 from holdfast.tools.builtin.web import Web
 from holdfast.tools.schema.tool_schema import SourceSchemas
@@ -178,8 +179,8 @@ def _decided_on(snapshot: Snapshot) -> Snapshot:
 
 def builtins_of(house: House) -> Builtins:
     """The server's own tools on this house's database; without the web."""
-    recall = Recall(SqlMessageSearch(house.database), SqlArchives(house.database), house.deps.clock)
-    return Builtins(recall, Web(GuardedClient(allow_private=False), None, None), house.toolbox, house.deps.clock)
+    memory_search = MemorySearch(SqlMessageSearch(house.database), SqlArchives(house.database), house.deps.clock)
+    return Builtins(memory_search, Web(GuardedClient(allow_private=False), None, None), house.toolbox, house.deps.clock)
 
 
 @asynccontextmanager
@@ -197,7 +198,7 @@ async def opened(
     limits: QueueLimits | None = None,
     **wired: Any,
 ) -> AsyncIterator[House]:
-    """The house; without `sweep` it leaves alone what others left behind. `wired` goes to its wiring as it is."""
+    """An engine on this database. Without `sweep` it claims no runs of others. `wired` are more of its dependencies."""
     clock = clock or SystemClock()
     database = Database(url)
     migrate(database.engine)
@@ -215,6 +216,7 @@ async def opened(
         owner=owner,
         bus=bus,
         feed=Feed(store, bus),
+        pages=PageWriter(store),
         lease_seconds=lease_seconds,
         most_runs=most_runs,
         **wired,

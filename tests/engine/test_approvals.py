@@ -1,4 +1,4 @@
-"""What no other server has: partial answers, edits, policies, allowances, expiry, queueing, and the audit log."""
+"""Additions to the API: partial answers, edits, policies, allowances, expiry, queueing, and the audit log."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def expiring(house: House) -> ApprovalExpiry:
 
 
 @pytest.mark.parametrize("then", ["deny", "stop", "keep"])
-async def test_a_request_that_nobody_answers_expires_as_agreed(database_url: str, then: str) -> None:
+async def test_an_unanswered_request_expires_as_configured(database_url: str, then: str) -> None:
     clock = FakeClock()
     async with opened(database_url, clock=clock) as house:
         expiry = {"after_seconds": 60, "then": then, "warn_before_seconds": 10}
@@ -164,13 +164,13 @@ async def test_a_request_that_nobody_answers_expires_as_agreed(database_url: str
     await clock.advance(55)
     async with opened(database_url, clock=clock, owner="after a restart") as house:
         expiries = await expiring(house)
-        await expiries.look()
+        await expiries.poll()
         told = await inbox_store(house).announcements(DEFAULT_ACTOR, 0, 10)
         assert [item.kind for item in told] == ["requested", "expiring"]
         assert len(await waiting(house)) == 1
         await clock.advance(10)
         house.model.script(Say("too late"))
-        await expiries.look()
+        await expiries.poll()
         assert len(await waiting(house)) == (1 if then == "keep" else 0)
         assert house.toolbox.calls == []
         if then == "deny":

@@ -1,4 +1,4 @@
-"""The agent's own archive tools on a real database: what is run again after a crash adds nothing twice."""
+"""The agent's archive tools on a real database: a call that is run again after a crash adds nothing twice."""
 
 from __future__ import annotations
 

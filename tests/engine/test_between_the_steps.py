@@ -1,4 +1,4 @@
-"""Faults that live between the happy steps: each was found by reading, and stays here as a test."""
+"""Races and crashes between two steps: each was found by reading the code, and stays here as a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.core.conversation.messages import Approval, Draft, Text, UserBody
 from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.approval_store import ApprovalFilter
-from holdfast.ports.stores.run_store import Change, Claim, KnownContext, Lease
+from holdfast.ports.stores.run_store import Change, Claim, KnownContext, Lease, NewPage
 from holdfast.records.approvals import Approvals
 from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
@@ -72,7 +72,7 @@ async def test_remembering_edited_arguments_allows_the_edited_ones_only(house: H
     assert [job.arguments["text"] for job in house.toolbox.calls] == ["1", "1"]
 
 
-async def test_what_was_sent_along_with_an_answer_is_read_once_whoever_takes_over(database_url: str) -> None:
+async def test_messages_sent_with_an_answer_are_read_once_after_any_takeover(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent("pay", "look", gated=("pay",))
         house.model.script(Call("pay", id="c1"))
@@ -200,12 +200,12 @@ async def test_a_worker_that_slept_past_its_lease_starts_no_tool(database_url: s
             asked = await checkpoint(replace(lease, expires_at=clock.now() - timedelta(seconds=1)), change)
             late = clock.now() + timedelta(seconds=11)
             await store.claim(run.id, "other", clock.now(), late)
-            driver_tenure._lease = replace(lease, expires_at=clock.now())
+            held_lease.stored = replace(lease, expires_at=clock.now())
             return asked
 
         run = await house.start(conversation)
-        task, driver_tenure = house.engine.worker.driving[run.id]
-        driver_tenure.kept = lambda lease: None  # type: ignore[method-assign]
+        task, held_lease = house.engine.worker.driving[run.id]
+        held_lease.kept = lambda lease: None  # type: ignore[method-assign]
         store.checkpoint = then_sleep  # type: ignore[method-assign]
         await asyncio.wait({task})
         assert house.toolbox.calls == []
@@ -241,12 +241,12 @@ async def test_a_page_that_could_not_be_stored_leaves_no_hole_in_the_log(databas
         house.model.script(Say("and again"))
         append, pages = house.deps.store.append_events, 0
 
-        async def full_once(lease: Lease, first: int, records: Sequence[str]) -> bool:
+        async def full_once(new: Sequence[NewPage]) -> Sequence[str]:
             nonlocal pages
             pages += 1
             if pages == 3:
                 raise OSError("the disk is full")
-            return await append(lease, first, records)
+            return await append(new)
 
         house.deps.store.append_events = full_once  # type: ignore[method-assign, assignment]
         run = await house.start(conversation, stream_tokens=True)

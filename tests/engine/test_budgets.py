@@ -1,4 +1,4 @@
-"""What a run may spend, as its sender, its agent and the server set it."""
+"""Budgets of runs, set by the request, the agent and the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction as a run meets it: before the window is full, when the vendor complains, in every mode, never for ever."""
+"""Compaction during runs: before the window is full, when the vendor rejects it, in every mode, never in loops."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_context_past_the_threshold_is_compacted_before_the_model_is_ask
     assert summary["seq_id"] > event["seq_id"]
 
 
-async def test_nobody_who_did_not_ask_is_shown_compactions(house: House) -> None:
+async def test_compactions_are_shown_only_to_clients_that_asked_for_them(house: House) -> None:
     conversation = await house.agent()
     await talk(house, conversation, 3)
     house.model.script(Fail.of("context_overflow"))
@@ -169,7 +169,7 @@ async def test_a_compactions_call_is_a_step_of_its_own_with_what_it_cost(house: 
     assert (usage["total_tokens"], usage["step_count"]) == (660, 1)
 
 
-async def test_whoever_takes_over_a_run_knows_what_its_compaction_cost(database_url: str) -> None:
+async def test_the_cost_of_a_compaction_survives_a_takeover(database_url: str) -> None:
     async with opened(database_url) as house:
         conversation = await house.agent()
         await talk(house, conversation, 3)

@@ -1,4 +1,4 @@
-"""A call whose arguments a person edited, and whose server died while it ran."""
+"""A call whose arguments a person edited, and whose server crashed while it ran."""
 
 from __future__ import annotations
 

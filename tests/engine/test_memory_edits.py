@@ -1,4 +1,4 @@
-"""Tools that change memory: their edits are written with their result, and never over what somebody else wrote."""
+"""Memory edits of tools are written with the result, and never overwrite a change by another writer."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_what_a_person_wrote_while_the_tool_worked_stays_and_the_model_is_
     assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace"}
     [(status, text)] = await results(house, conversation)
     assert status == "error"
-    assert "Somebody else changed the memory block human meanwhile" in text
+    assert "Another writer changed the memory block human meanwhile" in text
     assert "it now reads:\nName: Ada Lovelace" in text
     assert "Ada Lovelace" in await system_text(house, conversation)
 
@@ -159,7 +159,7 @@ async def test_a_tool_of_a_user_keeps_its_result_when_its_edit_came_too_late(hou
     await house.finished(conversation)
     [(status, text)] = await results(house, conversation)
     assert status == "success"
-    assert text.startswith("sent\n[Somebody else changed the memory block human meanwhile")
+    assert text.startswith("sent\n[Another writer changed the memory block human meanwhile")
     assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace"}
 
 

@@ -1,4 +1,4 @@
-"""What a client is shown of the next request is what is sent, and it is weighed by whoever knows best."""
+"""The preview of the next request equals the request that is sent; its tokens are counted as exactly as possible."""
 
 from __future__ import annotations
 

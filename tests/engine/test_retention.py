@@ -1,4 +1,4 @@
-"""Old events are forgotten, in small batches, and whoever asks for them is told so."""
+"""Old events are deleted in small batches, and a client that asks for them gets a gap."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from engine.house import House, opened
 from holdfast.api.turns import respond
@@ -15,11 +15,11 @@ from holdfast.engine.chores.retention import Retention
 from holdfast.engine.stream import event_records
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import StepFilter
-from holdfast.ports.stores.trace_store import Trace
+from holdfast.ports.stores.trace_store import HISTORY_SPAN, RequestChange, Trace
+from holdfast.storage.chores.retention import SqlOldEvents
+from holdfast.storage.chores.traces import SqlTraces
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.retention import SqlOldEvents
-from holdfast.storage.runs.traces import SqlTraces
-from holdfast.storage.schema.record_tables import events, run_keys
+from holdfast.storage.schema.record_tables import events, request_changes, run_keys
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Hang, Say
 
@@ -140,13 +140,47 @@ async def test_traces_are_forgotten_by_a_setting_of_their_own(database_url: str)
             about={},
             body=b"packed",
         )
+        trace = replace(trace, history_id=trace.id, history_number=1)
+        change = RequestChange(
+            history_id=trace.id,
+            number=1,
+            conversation_id=conversation,
+            created_at=clock.now() - HISTORY_SPAN,
+            kept=None,
+            body=b"packed",
+        )
         gone = replace(trace, id="provider_trace-2", run_id="run-gone")
-        await store.keep([trace, gone])
+        await store.keep([trace, gone], [change, replace(change, number=2, conversation_id="conv-gone")])
         sweeper = Retention(SqlOldEvents(house.database), clock, 30, traces=store, trace_days=3)
         await clock.advance(3 * DAY - 60)
         await sweeper.sweep()
         assert await store.of_step(DEFAULT_ACTOR, step.id) == trace
+        assert await store.changes([trace]) == [change], "the trace still needs it"
         await clock.advance(120)
         await sweeper.sweep()
         assert await store.of_step(DEFAULT_ACTOR, step.id) is None
+        assert await store.changes([trace]) == []
         assert await pages(house, run.id) > 0
+
+
+async def test_an_operator_who_wants_no_traces_keeps_no_part_of_one(database_url: str) -> None:
+    clock = FakeClock()
+    async with opened(database_url, clock=clock) as house:
+        conversation = await house.agent()
+        store = SqlTraces(house.database)
+        change = RequestChange(
+            history_id="provider_trace-1",
+            number=1,
+            conversation_id=conversation,
+            created_at=clock.now(),
+            kept=None,
+            body=b"packed",
+        )
+        await store.keep([], [change])
+        await clock.advance(1)
+        await Retention(SqlOldEvents(house.database), clock, 30, traces=store, trace_days=0).sweep()
+
+        def left(connection: Connection) -> int:
+            return connection.execute(select(func.count()).select_from(request_changes)).scalar_one()
+
+        assert await house.database.read(left) == 0

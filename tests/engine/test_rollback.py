@@ -1,4 +1,4 @@
-"""A cancel with rollback: the turn leaves the context whole, and the history keeps all that was said and done in it."""
+"""A cancel with rollback removes the whole turn from the context, and the history keeps all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its metrics, tools and errors, and nothing at all once it is deleted."""
+"""What is stored of a run: its metrics, tools and errors; and that nothing remains once it is deleted."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast.core.model import Usage
 from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import RunFilter
-from holdfast.ports.stores.trace_store import Trace
+from holdfast.ports.stores.trace_store import RequestChange, Trace
 from holdfast.records.conversations import ConversationPatch, Conversations
+from holdfast.storage.chores.traces import SqlTraces
 from holdfast.storage.records.agent_store import SqlAgents
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.traces import SqlTraces
 from holdfast.storage.schema.record_tables import metadata, runs
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Count, FailMidStream, Finish, Hang, Say
@@ -97,7 +97,7 @@ async def test_a_deleted_conversation_leaves_nothing_that_names_it_and_its_agent
     paid = await house.finished(line.id, "", answers=(Approval("c1", True),), allow={"pay": None})
     await keep_a_trace(house, paid)
     before = await house.database.read(naming, "conversation_id", line.id)
-    assert {"runs", "run_keys", "messages", "context", "ledger", "allowances"} <= set(before)
+    assert {"runs", "run_keys", "messages", "context", "ledger", "allowances", "request_changes"} <= set(before)
     assert {"events", "steps", "outbox"} <= set(await house.database.read(naming, "run_id", asked.id))
     assert {"run_tools", "traces"} <= set(await house.database.read(naming, "run_id", paid.id))
     steps = [step.id for run in (asked, paid) for step in await house.deps.store.run_steps(run.id)]
@@ -129,7 +129,15 @@ async def keep_a_trace(house: House, run: Run) -> None:
         about={},
         body=b"packed",
     )
-    await SqlTraces(house.database).keep([trace])
+    change = RequestChange(
+        history_id="provider_trace-1",
+        number=1,
+        conversation_id=run.conversation_id,
+        created_at=now,
+        kept=None,
+        body=b"packed",
+    )
+    await SqlTraces(house.database).keep([trace], [change])
 
 
 async def test_a_run_at_work_or_waiting_cannot_be_deleted_but_an_answered_one_can(house: House) -> None:

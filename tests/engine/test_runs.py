@@ -13,7 +13,7 @@ from holdfast.core.errors import ConversationBusy, Invalid, LostLease, PendingAp
 from holdfast.core.run_request import RunRequest
 from holdfast.core.state import Crashed, Recovered
 from holdfast.engine.run.takeover import found, take_over
-from holdfast.ports.stores.run_store import Change, Claim, Lease
+from holdfast.ports.stores.run_store import Change, Claim, Lease, NewPage
 from holdfast.ports.toolbox import ToolJob
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Fail, Hang, Say, Think
@@ -240,7 +240,7 @@ async def test_a_run_whose_owner_died_is_taken_over_and_finished(database_url: s
             assert await other.kinds(conversation) == ["System", "User", "Assistant"]
 
 
-async def test_a_run_that_kills_whoever_drives_it_is_given_up_but_not_one_that_gets_on(house: House) -> None:
+async def test_a_run_that_crashes_every_owner_is_given_up_unless_it_makes_progress(house: House) -> None:
     run = await house.deps.store.run(await lost_run(house, await house.agent()))
     request = RunRequest.from_json(run.request)
     eleventh = Lease(run.id, "other", 11, house.deps.clock.now())
@@ -260,7 +260,7 @@ async def test_a_run_that_was_claimed_longer_ago_than_its_lease_is_left_alone(ho
 
 
 @pytest.mark.parametrize("lost", ["taken by another", "given back", "declared void"])
-async def test_whoever_lost_the_lease_can_write_nothing(house: House, lost: str) -> None:
+async def test_a_process_that_lost_the_lease_can_write_nothing(house: House, lost: str) -> None:
     conversation = await house.agent()
     run_id = await lost_run(house, conversation)
     store, now = house.deps.store, house.deps.clock.now()
@@ -276,9 +276,11 @@ async def test_whoever_lost_the_lease_can_write_nothing(house: House, lost: str)
         assert new.lease.epoch == 2
     snapshot = await store.snapshot(conversation)
     change = Change(conversation, snapshot.version, snapshot.next_seq, events=("data: {}\n\n",), first_event=2)
-    for write in (store.checkpoint(old, change), store.append_events(old, 2, ["x"]), store.renew(old)):
-        with pytest.raises(LostLease):
-            await write
+    with pytest.raises(LostLease):
+        await store.checkpoint(old, change)
+    assert await store.append_events([NewPage(old, 2, ["x"])]) == [run_id]
+    assert await store.renew([old]) == [run_id]
+    assert await store.last_event(run_id) == 1
     free = await store.claim(run_id, "third", now, later) is not None
     assert free == (lost != "taken by another")
 
@@ -304,7 +306,7 @@ async def test_a_tool_lost_with_its_worker_is_shown_to_a_human_and_not_run_again
             assert other.toolbox.calls == []
 
 
-async def test_a_request_for_nobody_changes_nothing(house: House) -> None:
+async def test_an_answer_without_a_waiting_call_changes_nothing(house: House) -> None:
     conversation = await house.agent()
     with pytest.raises(Invalid, match="No tool call is currently awaiting approval"):
         await house.engine.start(DEFAULT_ACTOR, conversation, RunRequest(answers=(Approval("c1", True),)))

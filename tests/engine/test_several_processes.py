@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from holdfast.core.errors import AskedWrongly, TooManyRuns
 from holdfast.core.run_request import RunRequest
 from holdfast.engine.run.worker import backoff_seconds
 from holdfast.ports.bus import Bus, Hint
-from holdfast.ports.stores.run_store import Claim, KnownContext, LogPage, Snapshot
+from holdfast.ports.stores.run_store import Claim, KnownContext, LogPage, Snapshot, Takeover
 from holdfast.records.agent_patch import AgentPatch
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.queue_limits import QueueLimits
@@ -61,8 +61,8 @@ async def another_api(url: str) -> AsyncIterator[House]:
         yield api
 
 
-def test_whoever_looks_in_vain_rests_longer_each_time_and_never_long() -> None:
-    assert [backoff_seconds(vain) for vain in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
+def test_the_pause_after_empty_polls_grows_up_to_a_bound() -> None:
+    assert [backoff_seconds(polls) for polls in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
 
 
 async def test_a_hint_that_comes_while_others_go_first_is_not_forgotten(shared_url: str) -> None:
@@ -99,10 +99,10 @@ async def test_a_worker_reads_of_a_conversation_that_it_knows_only_what_is_new(
         found: list[Snapshot] = []
         read = worker.deps.store.takeover
 
-        async def noted(claim: Claim, known: KnownContext | None = None) -> tuple[Snapshot, Sequence[Any]]:
-            snapshot, steps = await read(claim, known)
-            found.append(snapshot)
-            return snapshot, steps
+        async def noted(claim: Claim, known: KnownContext | None = None) -> Takeover:
+            takeover = await read(claim, known)
+            found.append(takeover.snapshot)
+            return takeover
 
         monkeypatch.setattr(worker.deps.store, "takeover", noted)
         for number in range(3):
@@ -295,7 +295,7 @@ async def test_nothing_is_stuck_when_no_hint_ever_arrives(shared_url: str) -> No
         assert (await api.history.run(DEFAULT_ACTOR, run.id)).status == "cancelled"
 
 
-async def test_a_run_that_no_process_drives_is_cancelled_by_whoever_is_asked(shared_url: str) -> None:
+async def test_a_run_that_no_process_drives_is_cancelled_by_the_process_that_is_asked(shared_url: str) -> None:
     async with opened(shared_url, owner="api", alone=False, most_runs=0) as api:
         conversation = await api.agent()
         run = await api.start(conversation)

@@ -1,4 +1,4 @@
-"""Webhooks: written with the rest of a run, delivered by one sender, tried again, given up, visible on the run."""
+"""Webhooks: stored with the end of a run, claimed by one process, retried, given up, visible on the run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from engine.house import House, opened
 from holdfast.core.conversation.messages import Approval
 from holdfast.core.records import Run
 from holdfast.engine.chores.webhook_signing import webhook_headers
-from holdfast.engine.chores.webhooks import GIVE_UP_AFTER, Mail, Webhooks, pause_seconds
-from holdfast.ports.outbound import AddressRefused, OutboundAnswer, OutboundRequest, Unreachable
+from holdfast.engine.chores.webhooks import GIVE_UP_AFTER, WebhookDependencies, Webhooks, pause_seconds
+from holdfast.ports.outbound import AddressRefused, OutboundRequest, OutboundResponse, Unreachable
+from holdfast.storage.chores.outbox import SqlOutbox
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
-from holdfast.storage.runs.outbox import SqlOutbox
 from holdfast.storage.schema.record_tables import outbox
 from holdfast.testing.clock import FakeClock
 from holdfast.testing.script import Call, Fail, Say
@@ -36,12 +36,12 @@ class Receiver:
         self._answers = list(answers)
         self.got: list[OutboundRequest] = []
 
-    async def send(self, request: OutboundRequest) -> OutboundAnswer:
+    async def send(self, request: OutboundRequest) -> OutboundResponse:
         self.got.append(request)
         answer = self._answers.pop(0) if self._answers else 200
         if isinstance(answer, Exception):
             raise answer
-        return OutboundAnswer(answer, {}, b"", request.url)
+        return OutboundResponse(answer, {}, b"", request.url)
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -52,7 +52,7 @@ class Receiver:
 
 def sender(house: House, receiver: Receiver, secret: str | None = None) -> Webhooks:
     store, clock = house.deps.store, house.deps.clock
-    return Webhooks(Mail(SqlOutbox(house.database), store, receiver, clock, secret, chance=lambda: 0.5))
+    return Webhooks(WebhookDependencies(SqlOutbox(house.database), store, receiver, clock, secret, chance=lambda: 0.5))
 
 
 async def rows(house: House) -> Sequence[Any]:
@@ -82,7 +82,7 @@ async def test_a_run_that_ends_is_told_with_its_whole_result(house: House) -> No
     assert await sender(house, receiver).deliver_due() == 0
 
 
-async def test_a_run_without_a_callback_tells_nobody(house: House) -> None:
+async def test_a_run_without_a_callback_sends_no_webhook(house: House) -> None:
     house.model.script(Say("hi"))
     await house.finished(await house.agent())
     assert await rows(house) == []
@@ -199,11 +199,11 @@ async def test_what_one_sender_has_claimed_another_leaves_alone_until_the_claim_
     assert (await rows(house))[0].status == "sent"
 
 
-async def test_a_receiver_that_takes_its_time_holds_up_nobody_else(house: House) -> None:
+async def test_a_slow_receiver_delays_no_other_delivery(house: House) -> None:
     slow, told, go_on = "https://slow.example/hook", asyncio.Event(), asyncio.Event()
 
     class Slow(Receiver):
-        async def send(self, request: OutboundRequest) -> OutboundAnswer:
+        async def send(self, request: OutboundRequest) -> OutboundResponse:
             if request.url == slow:
                 await go_on.wait()
             answer = await super().send(request)

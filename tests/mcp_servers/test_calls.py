@@ -74,7 +74,7 @@ def test_wrong_arguments_never_reach_the_server(client: Letta, http_peer: Peer) 
     assert http_peer.notes("charged") == []
 
 
-def test_a_picture_comes_with_its_text(client: Letta, http_peer: Peer) -> None:
+def test_an_image_comes_with_its_text(client: Letta, http_peer: Peer) -> None:
     server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     agent_id = agent_with(client, server.id, "picture")
     (shown,) = returns(client, agent_id, "/call picture {}")
@@ -121,7 +121,7 @@ def test_an_approval_is_void_when_the_servers_credentials_have_changed(
     assert http_peer.notes("charged") == []
 
 
-def test_a_gated_tool_does_not_run_by_hand(client: Letta, http_peer: Peer) -> None:
+def test_a_gated_tool_cannot_be_run_directly(client: Letta, http_peer: Peer) -> None:
     server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     tool = next(tool for tool in client.mcp_servers.tools.list(server.id) if tool.name == "charge")
     by_hand: Any = client.mcp_servers.tools.run(tool.id, mcp_server_id=server.id, args={"amount": 3})
@@ -151,7 +151,7 @@ def test_a_cancelled_run_cancels_the_call_at_the_server(client: Letta, any_peer:
     assert total.tool_return == "2"
 
 
-def test_a_slow_server_slows_nobody_else(client: Letta, http_peer: Peer) -> None:
+def test_a_slow_server_delays_no_other_call(client: Letta, http_peer: Peer) -> None:
     server: Any = client.mcp_servers.create(server_name="shop", config=http_peer.config)
     slow, quick = agent_with(client, server.id, "linger"), agent_with(client, server.id, "add")
     returns(client, quick, '/call add {"a": 1, "b": 1}')

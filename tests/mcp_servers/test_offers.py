@@ -1,4 +1,4 @@
-"""From what a server offers to what is kept, and from what is kept to what is sent: the pure parts."""
+"""From the tools that a server offers to stored tools, and from stored tools to requests: the pure parts."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ async def test_a_server_that_never_ends_its_list_is_stopped() -> None:
             await box.offered(server_at(url), {})
 
 
-async def test_a_hanging_server_holds_up_nobody_else() -> None:
+async def test_a_hanging_server_delays_no_other_call() -> None:
     async with rogue(hangs) as url, toolbox(server_at(url), seconds=30) as box:
         stuck = asyncio.create_task(box.run(job(seconds=30)))
         late = 0.0

@@ -1,4 +1,4 @@
-"""MCP servers as records: made, changed, refreshed, deleted, and what is never shown or allowed."""
+"""MCP servers as records: created, changed, refreshed, deleted; what is never shown, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast audit` against somebody who can write to the database: rows removed, rewritten, and all of it emptied.
+"""`holdfast audit` against a person who can write to the database: rows removed, rewritten, all tables emptied.
 
 The attacker knows how the chain is made and gives every row that it rewrites the hash that fits.
 """

@@ -1,4 +1,4 @@
-"""Real processes on one Postgres: two servers that drive nothing, and workers that are killed, frozen and sent away."""
+"""Real processes on one Postgres: two servers that drive nothing, and workers that are killed, frozen and shut down."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_server_cancels_what_a_worker_left_and_the_conversation_is_free(site: 
             worker.thaw()
 
 
-def test_work_that_came_while_nobody_worked_is_done_by_the_next_worker(site: Site) -> None:
+def test_runs_accepted_without_a_worker_are_driven_by_the_next_worker(site: Site) -> None:
     agent_id = site.agent()
     body = {"input": "/say late but there"}
     run_id = site.http(site.here).post(f"/v1/agents/{agent_id}/messages/async", json=body).json()["id"]

@@ -48,6 +48,11 @@ def test_a_model_without_a_published_tokenizer_is_estimated() -> None:
         assert tokenizers.count(model, TEXTS["prose"]) == token_estimate.of_text(TEXTS["prose"])
 
 
+def test_without_the_extra_every_model_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizers, "IS_INSTALLED", False)
+    assert tokenizers.count("gpt-4o-mini", TEXTS["prose"]) == token_estimate.of_text(TEXTS["prose"])
+
+
 @pytest.mark.parametrize("kind", TEXTS)
 def test_the_estimate_is_near_the_counts_of_real_tokenizers(kind: str) -> None:
     """Within a third or so of the mean of eight vocabularies, and never less than half of what any of them counts."""

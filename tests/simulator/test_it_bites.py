@@ -20,7 +20,7 @@ from holdfast.engine.run.driver import Driver
 from holdfast.engine.run.effects import Effects
 from holdfast.engine.run.held_lease import HeldLease
 from holdfast.engine.stream.journal import Journal
-from holdfast.ports.stores.run_store import Change, Lease
+from holdfast.ports.stores.run_store import Change, Lease, NewPage
 from simulator.many import quietly
 from simulator.play import play
 from simulator.rows import RunRow
@@ -79,13 +79,19 @@ def numbers_are_used_twice(patch: Patch) -> None:
 
 
 def shown_before_stored(patch: Patch) -> None:
-    async def early(self: Journal) -> None:
-        records, self._gathered = self._gathered, []
-        first, self._next = self._next, self._next + len(records)
-        self._feed.publish(self._held_lease.run_id, records)
-        await self._store.append_events(self._held_lease.renewed(), first, records)
+    take_page, page_stored = Journal.take_page, Journal.page_stored
 
-    patch.setattr(Journal, "_flush", early)
+    def early(self: Journal) -> NewPage | None:
+        if (page := take_page(self)) is not None:
+            self._feed.publish(self._held_lease.run_id, page.records)
+        return page
+
+    def later(self: Journal, error: Exception | None) -> None:
+        self._page = []
+        page_stored(self, error)
+
+    patch.setattr(Journal, "take_page", early)
+    patch.setattr(Journal, "page_stored", later)
 
 
 def requests_have_no_names(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""Many runs, filled in once for a module, for tests of what finds them."""
+"""Many runs, inserted once for a module, for tests that list them."""
 
 from __future__ import annotations
 

@@ -30,8 +30,6 @@ RAISES = {"raise_of_agents", "raise_of_tools", "raise_of_block", "RAISED", "writ
 EXEMPT = {
     "create_agent": "nothing remembers an agent that is new",
     "_append_messages": "part of creating an agent",
-    "attach_all": "its callers write the agent, or create it",
-    "_replace": "its callers write the agent",
     "_replace_tools": "its caller writes the agent",
     "delete_agent": "the run cannot be inserted",
     "insert_block": "nothing is attached to a new block",

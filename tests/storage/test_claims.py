@@ -92,7 +92,7 @@ def test_only_the_first_queued_run_is_claimed_and_only_when_its_conversation_is_
     first = waiting(connection, US, 2, conversation=7, queued=True)
     waiting(connection, US, 3, conversation=7, queued=True)
     assert claimed(connection, 5) == []
-    connection.execute(update(runs).where(runs.c.id == holder).values(status="completed"))
+    connection.execute(update(runs).where(runs.c.id == holder).values(status="completed", stop_reason="end_turn"))
     assert claimed(connection, 5) == [first]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from .attacked_server import Server, results
 
@@ -189,13 +192,53 @@ def test_a_tool_reaches_nothing_of_the_servers_user_in_system_v(server: Server) 
     assert seen["system_v"] == ["memory", "queue", "semaphores"]
 
 
+# What the kernel has once for the whole machine, and requests to file systems, which landlock does not restrict. The
+# errors are those that a request gets without a filter: they show that the kernel did not see it.
+OF_THE_MACHINE = """
+import ctypes, errno, fcntl, os
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    if libc.syscall(number, *arguments) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+def tool() -> list:
+    own = os.open("own", os.O_CREAT | os.O_RDWR)
+    request = (ctypes.c_uint64 * 4)(24, 0xFFFFFFFFFFFFFFFF, 0, 0)
+    tries = {
+        "asynchronous requests": lambda: call(206, 1, ctypes.byref(ctypes.c_ulong())),
+        "mounts": lambda: call(458, request, (ctypes.c_uint64 * 8)(), 8, 0),
+        "share a file's blocks": lambda: fcntl.ioctl(own, 0x40049409, -1),
+        "flags of a file": lambda: fcntl.ioctl(own, 0x80086601, bytes(8)),
+        "attributes of a file": lambda: fcntl.ioctl(own, 0x801C581F, bytes(28)),
+        "blocks of a file": lambda: fcntl.ioctl(own, 0xC020660B, bytes(32)),
+        "freeze": lambda: fcntl.ioctl(own, 0xC0045877, 0),
+        "version of a file": lambda: fcntl.ioctl(own, 0x80087601, bytes(8)),
+    }
+    done = []
+    for name, attempt in tries.items():
+        try:
+            attempt()
+            done.append(name)
+        except OSError as error:
+            if error.errno not in (errno.ENOTTY, errno.EPERM) or (name == "freeze" and error.errno == errno.EPERM):
+                done.append(f"{name}: {error.errno}")
+    return done
+"""
+
+
+def test_a_tool_reaches_nothing_that_the_machine_has_once_and_no_request_to_a_file_system(server: Server) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("the numbers in this tool are those of x86-64")
+    assert results(server({"source": OF_THE_MACHINE})) == [[]]
+
+
 COPY = """
-import os, shutil, stat
+import os, shutil, stat, subprocess
 def tool() -> bool:
     open("a", "w").write("x")
     shutil.copy2("a", "b")
     shutil.copytree(".", os.environ["TMPDIR"] + "/copies")
-    return open("b").read() == "x"
+    subprocess.run(["cp", "--archive", "a", "c"], check=True)
+    return open("b").read() == open("c").read() == "x"
 """
 
 

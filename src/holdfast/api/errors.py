@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect
 
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.api.http.limits import MAX_ERROR_CHARS, MAX_ERRORS_SHOWN
+from holdfast.api.unknown_paths import method_not_allowed, not_found, unsupported_endpoint
 from holdfast.core.errors import (
     AskedWrongly,
     Conflict,
@@ -117,6 +118,10 @@ async def _invalid_request(request: Request, error: Exception) -> JsonResponse:
 
     The input itself is left out of the response: it may be large, and it may be a secret."""
     assert isinstance(error, RequestValidationError)
+    # A name, as in /v1/messages/batches, looks like a wrong id to the route of /v1/messages/{message_id}.
+    is_wrong_id = any(one["loc"][0] == "path" for one in error.errors())
+    if is_wrong_id and (unsupported := unsupported_endpoint(request)) is not None:
+        return unsupported
     details: list[Any] = []
     examples: list[str] = []
     for one in error.errors()[:MAX_ERRORS_SHOWN]:
@@ -139,6 +144,10 @@ def _shortened(part: Any) -> Any:
 
 async def _http_error(request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, HTTPException)
+    if error.status_code == 404 and "endpoint" not in request.scope:  # the router's own: no route matched
+        return not_found(request)
+    if error.status_code == 405:
+        return method_not_allowed(request)
     return JsonResponse({"detail": error.detail}, error.status_code, error.headers)
 
 

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from holdfast.engine.chores.tracing import Tracing
 from holdfast.engine.conversation.maintenance import ConversationMaintenance
 from holdfast.engine.direct_tool_runs import DirectToolRuns
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
+from holdfast.engine.traces.tracing import Tracing
 from holdfast.ports.clock import Clock
 from holdfast.ports.model import ModelDirectory
 from holdfast.ports.stores.agent_store import AgentStore
 from holdfast.ports.stores.approval_store import ApprovalStore
 from holdfast.ports.stores.archive_store import ArchiveStore
 from holdfast.ports.stores.block_store import BlockStore
-from holdfast.ports.stores.history_store import ConversationStore, History
+from holdfast.ports.stores.conversation_store import ConversationStore
+from holdfast.ports.stores.history_store import History
 from holdfast.ports.stores.mcp_server_store import McpServerStore
 from holdfast.ports.stores.message_search import MessageSearch
 from holdfast.ports.stores.provider_store import ProviderFactory, ProviderStore

@@ -27,12 +27,13 @@ from holdfast.bus.single_process import SingleProcessBus
 from holdfast.core.budget import Budget
 from holdfast.engine.chores.approval_expiry import ApprovalExpiry
 from holdfast.engine.chores.retention import Retention
-from holdfast.engine.chores.tracing import Tracing
-from holdfast.engine.chores.webhooks import Mail, Webhooks
+from holdfast.engine.chores.webhooks import WebhookDependencies, Webhooks
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.stream.page_writer import PageWriter
+from holdfast.engine.traces.tracing import Tracing
 from holdfast.outbound.guarded_client import GuardedClient
 from holdfast.outbound.guarded_session import guarded_session
 from holdfast.outbound.image_fetcher import GuardedImageFetcher
@@ -47,16 +48,16 @@ from holdfast.providers.directory import TYPES, Directory
 from holdfast.providers.prices import price_of
 from holdfast.records import demo_agent
 from holdfast.settings import Settings
+from holdfast.storage.chores.outbox import SqlOutbox
+from holdfast.storage.chores.retention import SqlOldEvents
+from holdfast.storage.chores.traces import SqlTraces
 from holdfast.storage.encryption import AesEncrypter
 from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.organizations import DEFAULT_ACTOR, ensure_default
 from holdfast.storage.records.provider_store import SqlProviders
-from holdfast.storage.runs.outbox import SqlOutbox
 from holdfast.storage.runs.queue_limits import QueueLimits
-from holdfast.storage.runs.retention import SqlOldEvents
 from holdfast.storage.runs.retry_detection import SqlRetryDetection
 from holdfast.storage.runs.run_store import SqlRunStore
-from holdfast.storage.runs.traces import SqlTraces
 from holdfast.storage.schema.migrate import OlderProcessRuns, migrate
 from holdfast.storage.sql.database import Database
 
@@ -111,6 +112,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
             owner=liveness.owner,
             bus=bus,
             feed=Feed(store, bus),
+            pages=PageWriter(store),
             approvals_announced=approval_feed.announced,
             images=GuardedImageFetcher(outbound),
             lease_seconds=settings.lease_seconds,
@@ -177,7 +179,7 @@ def _chores(
     settings: Settings, database: Database, deps: Dependencies, outbound: GuardedClient
 ) -> tuple[Webhooks, Retention]:
     """Background work beside the runs: deliver webhooks, delete old events and traces."""
-    mail = Mail(SqlOutbox(database), deps.store, outbound, deps.clock, settings.webhook_secret)
+    webhook_deps = WebhookDependencies(SqlOutbox(database), deps.store, outbound, deps.clock, settings.webhook_secret)
     retention = Retention(
         SqlOldEvents(database),
         deps.clock,
@@ -185,7 +187,7 @@ def _chores(
         traces=SqlTraces(database),
         trace_days=settings.trace_retention_days,
     )
-    return Webhooks(mail), retention
+    return Webhooks(webhook_deps), retention
 
 
 def _providers(
@@ -244,4 +246,5 @@ def _with_access_control(app: ASGIApp, settings: Settings) -> ASGIApp:
         password=settings.password,
         max_body_bytes=settings.max_body_bytes,
         host=settings.host,
+        cors_origins=settings.cors_origins or (),
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from holdfast.api.services import Services
 from holdfast.app.toolbox import ServerTools
-from holdfast.engine.chores.tracing import Tracing
 from holdfast.engine.conversation.maintenance import ConversationMaintenance
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.direct_tool_runs import DirectToolRuns
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.approval_feed import ApprovalFeed
+from holdfast.engine.traces.tracing import Tracing
 from holdfast.ports.encryption import Encrypter
 from holdfast.ports.stores.provider_store import ProviderFactory
 from holdfast.ports.stores.retry_detection import RetryDetection

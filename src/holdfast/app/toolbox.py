@@ -15,7 +15,7 @@ from holdfast.storage.records.archive_store import SqlArchives
 from holdfast.storage.records.mcp_server_store import SqlMcpServers
 from holdfast.storage.records.message_search import SqlMessageSearch
 from holdfast.storage.sql.database import Database
-from holdfast.tools.builtin.memory_search import Recall
+from holdfast.tools.builtin.memory_search import MemorySearch
 from holdfast.tools.builtin.toolbox import Builtins, ByKind
 from holdfast.tools.builtin.web import Web
 from holdfast.tools.mcp.toolbox import McpToolbox
@@ -47,8 +47,8 @@ def build_tools(
         connect_seconds=settings.mcp_timeout_seconds,
         stdio=settings.mcp_stdio_unsandboxed,
     )
-    recall = Recall(SqlMessageSearch(database), SqlArchives(database), clock)
-    own = Builtins(recall, Web(outbound, settings.exa_api_key, settings.exa_base_url), processes, clock)
+    memory_search = MemorySearch(SqlMessageSearch(database), SqlArchives(database), clock)
+    own = Builtins(memory_search, Web(outbound, settings.exa_api_key, settings.exa_base_url), processes, clock)
     toolbox = ByKind(own, WithPackages(processes, _environments(settings, processes)), mcp, encrypter)
     return ServerTools(toolbox, processes, mcp)
 

@@ -13,7 +13,7 @@ from holdfast.app.private_files import CannotStart
 from holdfast.app.toolbox import process_toolbox
 from holdfast.cli.failures import database_error_text, file_error_text, folder_problem
 from holdfast.core.errors import ModelError
-from holdfast.providers import factory
+from holdfast.providers import factory, tokenizers
 from holdfast.settings import Settings
 from holdfast.storage.schema.migrate import HEAD, version_of
 from holdfast.storage.sql.database import make_engine
@@ -25,6 +25,8 @@ def doctor(settings: Settings) -> int:
     ok = _folder(settings) and _database(settings)
     asyncio.run(_models(settings))
     ok = asyncio.run(_tools(settings)) and ok
+    if not tokenizers.IS_INSTALLED:
+        _print("note", "tokens", "only estimated in /context; to count them: pip install 'holdfast-server[tokenizers]'")
     if settings.password is None:
         _print(
             "note", "access", "no password: only this machine can use the server. Set HOLDFAST_PASSWORD to share it."

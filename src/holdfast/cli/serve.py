@@ -81,11 +81,17 @@ async def _serve(settings: Settings) -> int:
             http=limited_by(_connection_limits(settings)),
             timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
         )
-        gc.freeze()  # objects made at start live as long as the process, so the collector need not scan them again
+        collect_garbage()
         logging.getLogger("uvicorn.error").addFilter(NoCancelledErrors())
         server = HoldfastServer(config, settings, holdfast.engine.drain)
         await server.serve()
         return 0 if server.started else 1
+
+
+def collect_garbage() -> None:
+    """Switch the garbage collector on, but not for objects made until now: they live as long as the process."""
+    gc.freeze()
+    gc.enable()
 
 
 class NoCancelledErrors(logging.Filter):

@@ -95,7 +95,7 @@ class NeedsApproval(Conflict):
     def __init__(self, tool_name: str, by: str | None = None) -> None:
         because = f" ({by})" if by else ""
         super().__init__(
-            f"CONFLICT: The tool {tool_name} requires approval{because}, so it cannot be run by hand. "
+            f"CONFLICT: The tool {tool_name} requires approval{because}, so it cannot be run directly. "
             "Let the agent call it and approve the call, or change the agent's rule."
         )
 

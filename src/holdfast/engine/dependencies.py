@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from holdfast.core.budget import NO_LIMITS, Budget, Price
 from holdfast.core.conversation import token_estimate
-from holdfast.engine.chores.tracing import Tracing
 from holdfast.engine.run.loaded_conversation import ConversationCache
 from holdfast.engine.stream.feed import Feed
+from holdfast.engine.stream.page_writer import PageWriter
+from holdfast.engine.traces.tracing import Tracing
 from holdfast.ports.bus import Bus
 from holdfast.ports.clock import Clock
 from holdfast.ports.image_fetcher import ImageFetcher
@@ -43,6 +44,7 @@ class Dependencies:
     owner: str  # the name of this process in its leases
     bus: Bus
     feed: Feed
+    pages: PageWriter
     approvals_announced: Callable[[str], None] = (
         _without_subscribers  # called with an organisation's id, after a commit
     )

@@ -54,14 +54,14 @@ class DirectToolRuns:
                 await self._blocks.edit(agent_id, outcome.edits, self._deps.clock.now())
             except StaleMemory as stale:
                 raise Conflict(
-                    f"Somebody else changed the memory block {stale.label} while {name} ran, so its changes of memory "
+                    f"Another writer changed the memory block {stale.label} while {name} ran, so its changes of memory "
                     "were not written."
                 ) from stale
         return outcome
 
     async def run_alone(self, tool: Tool, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> ToolOutcome:
         """Run a tool that is not stored and belongs to no agent."""
-        nobody = Agent(
+        no_agent = Agent(
             id="",
             org_id=tool.org_id,
             name="",
@@ -74,7 +74,7 @@ class DirectToolRuns:
         text = json.dumps(dict(arguments))
 
         def job() -> ToolJob:
-            made = job_for(tool, nobody, (), text)
+            made = job_for(tool, no_agent, (), text)
             return replace(made, agent_state=None, idempotency_key=new_id("call"), limits=self._deps.tool_limits)
 
         return await attempt(self._deps.toolbox, tool, job)

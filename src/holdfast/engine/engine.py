@@ -40,6 +40,11 @@ class Engine:
         """Start no further run here, because this process is shutting down."""
         self.worker.drain()
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether this process is shutting down."""
+        return self.worker.is_draining
+
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Let runs finish for a while, then hand them over."""
         await self.worker.close(grace_seconds)

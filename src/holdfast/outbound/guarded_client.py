@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from holdfast.outbound.guarded_resolver import GuardedResolver, check_address
-from holdfast.ports.outbound import AddressRefused, OutboundAnswer, OutboundRequest, Unreachable
+from holdfast.ports.outbound import AddressRefused, OutboundRequest, OutboundResponse, Unreachable
 
 REDIRECTS = {"GET": frozenset({301, 302, 303, 307, 308}), "POST": frozenset({307, 308})}
 # The headers that another origin gets after a redirect. Any other may be a credential, since vendors invent names.
@@ -29,7 +29,7 @@ class GuardedClient:
         self._allow_private = allow_private
         self._session: aiohttp.ClientSession | None = None
 
-    async def send(self, request: OutboundRequest) -> OutboundAnswer:
+    async def send(self, request: OutboundRequest) -> OutboundResponse:
         try:
             async with asyncio.timeout(request.timeout_seconds):
                 return await self._follow(request)
@@ -44,7 +44,7 @@ class GuardedClient:
         if self._session is not None:
             await self._session.close()
 
-    async def _follow(self, request: OutboundRequest) -> OutboundAnswer:
+    async def _follow(self, request: OutboundRequest) -> OutboundResponse:
         url, headers = URL(request.url), dict(request.headers)
         for _ in range(request.max_redirects + 1):
             self._check(url)
@@ -66,7 +66,7 @@ class GuardedClient:
         if (address := _ip_literal(url.host)) is not None:  # a name is checked when it is resolved
             check_address(address, url.host)
 
-    async def _hop(self, url: URL, headers: dict[str, str], request: OutboundRequest) -> OutboundAnswer:
+    async def _hop(self, url: URL, headers: dict[str, str], request: OutboundRequest) -> OutboundResponse:
         async with self._get_session().request(
             request.method,
             url,
@@ -79,7 +79,7 @@ class GuardedClient:
             if not complete:
                 response.close()
             shown = {name.lower(): text for name, text in response.headers.items()}
-            return OutboundAnswer(response.status, shown, body[: request.max_bytes], str(url), complete)
+            return OutboundResponse(response.status, shown, body[: request.max_bytes], str(url), complete)
 
     def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -61,5 +61,5 @@ class GuardedImageFetcher:
 def _kind(url: str, body: bytes) -> str:
     kind = kind_of_image(body)
     if kind is None:
-        raise Invalid(f"What is at {url} is no image that models take: {KINDS}.")
+        raise Invalid(f"The content at {url} is no image that models take: {KINDS}.")
     return kind

@@ -33,7 +33,7 @@ class OutboundRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboundAnswer:
+class OutboundResponse:
     """A response. `whole` is false if the body was longer than `max_bytes` and the rest was not read."""
 
     status: int
@@ -44,7 +44,7 @@ class OutboundAnswer:
 
 
 class Outbound(Protocol):
-    async def send(self, request: OutboundRequest) -> OutboundAnswer:
+    async def send(self, request: OutboundRequest) -> OutboundResponse:
         """Send a request. Raises `AddressRefused` or `Unreachable`; an HTTP error status does not raise."""
         ...
 

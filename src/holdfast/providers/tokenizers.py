@@ -1,19 +1,25 @@
-"""Counts tokens with the model's own tokenizer where it is published, and estimates them otherwise.
+"""Counts tokens with the model's own tokenizer if the extra `tokenizers` is installed, and estimates them otherwise.
 
-The vocabularies come inside a wheel (docs/decisions/0020), so nothing is downloaded; each is loaded on first use. A
+The vocabularies come inside a wheel (docs/decisions/0030), so nothing is downloaded; each is loaded on first use. A
 model whose tokenizer is not published (Claude) and an unknown model get the estimate of
-`core.conversation.token_estimate`. Used for the context page and for compaction, never on the path of a run.
+`core.conversation.token_estimate` in any case. Used for the context page and for compaction, never on the path of a
+run.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-
-from splintr import AnyTokenizer, Tokenizer
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from holdfast.core.conversation import token_estimate
 from holdfast.providers.model_limits import own_name
+
+if TYPE_CHECKING:
+    from splintr import AnyTokenizer
+
+IS_INSTALLED = find_spec("splintr") is not None
 
 # The first pattern that matches the start of the model's name wins.
 _VOCABULARIES = (
@@ -35,7 +41,7 @@ _VOCABULARIES = (
 
 def count(model: str, text: str) -> int:
     """Tokens of a text as this model reads it."""
-    vocabulary = _vocabulary(model)
+    vocabulary = _vocabulary(model) if IS_INSTALLED else None
     return token_estimate.of_text(text) if vocabulary is None else len(_tokenizer(vocabulary).encode_ordinary(text))
 
 
@@ -46,4 +52,7 @@ def _vocabulary(model: str) -> str | None:
 
 @lru_cache(maxsize=len(_VOCABULARIES))
 def _tokenizer(vocabulary: str) -> AnyTokenizer:
+    # Imported only when needed: it is an extra.
+    from splintr import Tokenizer
+
     return Tokenizer.from_pretrained(vocabulary)

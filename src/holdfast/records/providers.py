@@ -121,7 +121,7 @@ class Providers:
         if _NAME.fullmatch(name) is None:
             raise InvalidArgument(
                 f"A provider's name has up to 64 letters, digits, dots, dashes and underscores, not {name!r}: "
-                "it becomes the front of its models' handles"
+                "it becomes the prefix of its models' handles"
             )
         if self._factory.is_own(name):
             raise Conflict(

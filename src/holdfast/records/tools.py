@@ -115,7 +115,7 @@ def _replacement(new: Tool, tool_fields: Mapping[str, Any], existing: Tool) -> T
     if existing.tool_type != CUSTOM:
         raise Conflict(
             f"{existing.name} is the name of a tool that is not made from source ({existing.tool_type}). Choose "
-            f"another name, or delete tool {existing.id} first if yours should stand in for it."
+            f"another name, or delete tool {existing.id} first if yours is to replace it."
         )
     return replace(existing, **tool_fields, updated_at=new.updated_at, updated_by=new.updated_by)
 

@@ -1,7 +1,7 @@
 """Cancel work when the HTTP client disconnects.
 
-Used for tools that a client runs directly over the API. Runs are not cancelled this way: they continue, and only the
-fact that the response was not delivered is recorded (`api.turns.send_message`).
+Used for tools that a client runs directly over the API. Runs continue, unless their request says otherwise
+(`api.turns.on_disconnect`); that their response was not delivered is recorded (`api.turns.send_message`).
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.routing import compile_path
 
+from holdfast.api.http.direct_routes import direct_app
+
 _BUILDING = threading.RLock()
 
 
@@ -43,4 +45,5 @@ class LazyRoute(APIRoute):
             if options is None:
                 raise AttributeError(name)
             super().__init__(self.path, self.endpoint, methods=self.methods, **options)
+            self.app = direct_app(self.endpoint, frozenset(self.param_convertors), self.app)
             return getattr(self, name)

@@ -221,6 +221,7 @@ class SendIn(RequestBody):
     budget: BudgetIn | None = None  # Holdfast's own: the limits of this run
     compaction_settings: CompactionIn | None = None  # Holdfast's own: overrides the agent's
     when_busy: Literal["reject", "queue", "deny_and_continue", "interrupt"] = "reject"  # Holdfast's own
+    on_disconnect: Literal["continue", "cancel"] = "continue"  # Holdfast's own; not stored with the run
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True, protected_namespaces=())
 

@@ -90,14 +90,17 @@ async def list_messages(
     conversation_id: str | None = None,
     include_return_message_types: QueryNames = None,
 ) -> JsonResponse:
-    """Without `conversation_id`: the messages of all the agent's conversations. With order `desc` the newest are
-    selected and returned oldest first."""
+    """Without `conversation_id`: the messages of all the agent's conversations; with that of another agent: none. With
+    order `desc` the newest are selected and returned oldest first."""
     default = await services.conversation_store.default_of(actor, agent_id)
     scope = MessageScope(agent_id=agent_id)
     if conversation_id == "default":
         scope = MessageScope(conversation_id=default.id)
     elif conversation_id is not None:
-        scope = MessageScope(conversation_id=(await services.conversations.find(actor, conversation_id)).id)
+        conversation = await services.conversations.find(actor, conversation_id)
+        if conversation.agent_id != agent_id:
+            return JsonResponse([])
+        scope = MessageScope(conversation_id=conversation.id)
     found = await services.history.messages(actor, scope, asked)
     return message_lists.message_list(found, include_return_message_types, turned=not asked.ascending)
 

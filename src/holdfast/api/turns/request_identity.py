@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import orjson
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Request
 
 from holdfast.api.http.disconnects import wait_for_disconnect
 from holdfast.api.requests.message_bodies import SendIn
@@ -30,6 +30,7 @@ RESPONSE_OPTIONS = {
     "include_return_message_types",
     "include_compaction_messages",
     "background",
+    "on_disconnect",
     "agent_id",
 }
 MAX_KEY_CHARS = 256
@@ -45,11 +46,12 @@ class RequestIdentity:
     wait_for_disconnect: Callable[[], Awaitable[None]]
 
 
-async def _identity(request: Request, idempotency_key: Annotated[str | None, Header()] = None) -> RequestIdentity:
+async def _identity(request: Request) -> RequestIdentity:
     retries = request.headers.get("x-stainless-retry-count", "")
     has_count = retries.isascii() and retries.isdigit()
     is_retry = has_count and bool(retries.strip("0"))
-    return RequestIdentity(idempotency_key, has_count, is_retry, lambda: wait_for_disconnect(request))
+    key = request.headers.get("idempotency-key")
+    return RequestIdentity(key, has_count, is_retry, lambda: wait_for_disconnect(request))
 
 
 IdentityDep = Annotated[RequestIdentity, Depends(_identity)]

@@ -5,6 +5,7 @@ Both read the run's event log. Nothing here can slow down or end the run: a clie
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -14,8 +15,6 @@ from starlette.responses import StreamingResponse
 from holdfast.api.errors import NEVER_RETRY, model_error_response
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.core.errors import NotFound
-from holdfast.core.failures import error_object
-from holdfast.core.state import Failure
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream import event_records
 from holdfast.engine.stream.recent_records import Batch
@@ -48,11 +47,17 @@ async def wait_for_response(engine: Engine, run_id: str, types: Sequence[str] | 
 
 
 def show(
-    engine: Engine, run_id: str, *, after: int = 0, types: Sequence[str] | None = None, pings: bool = True
+    engine: Engine,
+    run_id: str,
+    *,
+    after: int = 0,
+    types: Sequence[str] | None = None,
+    pings: bool = True,
+    client: asyncio.Task[None] | None = None,
 ) -> StreamingResponse:
-    """The response to a request that streams a run, from any cursor."""
+    """The response to a request that streams a run, from any cursor. `client` is the task of `watch_client`, if any."""
     batches = engine.follow(run_id, after, PING_SECONDS if pings else None)
-    records = _records(engine, batches, run_id, after, types, pings)
+    records = _records(engine, batches, run_id, after, types, pings, client)
     return StreamingResponse(records, media_type=MEDIA_TYPE, headers={"cache-control": "no-cache"})
 
 
@@ -63,6 +68,7 @@ async def _records(
     after: int,
     types: Sequence[str] | None,
     pings: bool,
+    client: asyncio.Task[None] | None,
 ) -> AsyncIterator[bytes]:
     wanted = None if types is None else ALWAYS_SHOWN | set(types)
     last = after
@@ -83,6 +89,8 @@ async def _records(
         except NotFound:  # the run was deleted together with its agent
             end_expired = False
             yield event_records.stop_record("cancelled").encode()
+    if client is not None:  # not in a `finally`: that is also reached when the client disconnects
+        client.cancel()
     if end_expired and (stop := (await engine.run(run_id)).stop_reason) is not None:
         yield event_records.stop_record(stop, None).encode()
     yield event_records.DONE.encode()
@@ -104,12 +112,3 @@ def _is_shown(record: str, wanted: frozenset[str] | set[str] | None, pings: bool
 
 def _ping(run_id: str, last: int) -> bytes:
     return event_records.ping_record(run_id, last, datetime.now(UTC), new_id("ping")).encode()
-
-
-def error_stream(error: Exception, *, hide_text: bool) -> StreamingResponse:
-    """The response to a streamed request that was rejected: clients expect status 200 and the error in the stream."""
-    text = str(error)
-    message = "An unknown error occurred with the LLM streaming request." if hide_text else text
-    failure = error_object(None, Failure("internal_error", text)) | {"message": message}
-    records = (event_records.stop_record("error"), event_records.error_record(failure, 1), event_records.DONE)
-    return StreamingResponse(iter([record.encode() for record in records]), media_type=MEDIA_TYPE)

@@ -14,8 +14,9 @@ from holdfast.api.http.json_response import JsonResponse
 from holdfast.api.requests.message_bodies import SendIn, run_request
 from holdfast.api.services import Services
 from holdfast.api.turns import respond
+from holdfast.api.turns.on_disconnect import refuse_in_background, watch_client
 from holdfast.api.turns.request_identity import RequestIdentity, with_keys
-from holdfast.core.errors import Invalid, InvalidArgument, PendingApproval
+from holdfast.core.errors import InvalidArgument, PendingApproval
 from holdfast.core.records import Actor, Run
 from holdfast.core.run_request import RunRequest
 from holdfast.records.agent_model import check_handle
@@ -42,9 +43,14 @@ async def send(
     run_type: str,
     identity: RequestIdentity,
 ) -> Response:
-    """Start the run and respond as the request asks: with a stream, or with the whole response at the run's end."""
+    """Start the run and respond as the request asks: with a stream, or with the whole response at the run's end.
+
+    A request that is refused gets an HTTP error on every route, also where it asked for a stream: the official terminal
+    client recovers from that, and repeats an error inside a stream for ever."""
     if not streaming and (body.stream_tokens or body.background or not body.include_pings):
         raise RequestValidationError([{"type": "value_error", "loc": ("body",), "msg": NO_STREAMING, "input": None}])
+    if body.background:
+        refuse_in_background(body)
     await check_model(services, actor, body)
     check_callback(body.callback_url)
     request = with_keys(run_request(body, run_type), body, identity)
@@ -53,19 +59,20 @@ async def send(
     try:
         run = await services.engine.start(actor, conversation_id, request, is_retry=identity.is_retry)
     except PendingApproval as error:
-        if streaming:
-            return respond.error_stream(error, hide_text=False)
         return error_response(error, pending_as_object=pending_as_object)
-    except Invalid as error:
-        if streaming:
-            return respond.error_stream(error, hide_text=True)
-        raise
+    client = watch_client(services, actor, run, body, identity)
     if not streaming:
-        return await _wait_for_response(services, run, request, identity)
-    return respond.show(services.engine, run.id, types=request.include_types, pings=body.include_pings)
+        return await _wait_for_response(services, run, request, identity, client)
+    return respond.show(services.engine, run.id, types=request.include_types, pings=body.include_pings, client=client)
 
 
-async def _wait_for_response(services: Services, run: Run, request: RunRequest, identity: RequestIdentity) -> Response:
+async def _wait_for_response(
+    services: Services,
+    run: Run,
+    request: RunRequest,
+    identity: RequestIdentity,
+    client: asyncio.Task[None] | None,
+) -> Response:
     """The response when the run has ended.
 
     If the response cannot be delivered (the client disconnects, or this server shuts down), that is recorded, so that
@@ -87,14 +94,16 @@ async def _wait_for_response(services: Services, run: Run, request: RunRequest, 
         response.headers.update(NEVER_RETRY)
         return response
     finally:
-        if watcher is not None:
-            watcher.cancel()
+        for task in (watcher, client):
+            if task is not None:
+                task.cancel()
 
 
 async def send_async(
     services: Services, actor: Actor, conversation_id: str, body: SendIn, identity: RequestIdentity
 ) -> Run:
     """Start the run in the background and return at once."""
+    refuse_in_background(body)
     await check_model(services, actor, body)
     check_callback(body.callback_url)
     request = with_keys(run_request(body, "send_message_async"), body, identity)

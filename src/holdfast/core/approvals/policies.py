@@ -76,7 +76,7 @@ def _condition(part: Any, where: str) -> Condition:
         raise Invalid(f"{where}.op must be one of {sorted(OPERATORS)}, not {op!r}.")
     value = part.get("value")
     if op in ORDERED and not _is_number(value):
-        raise Invalid(f"{where}: {op} compares numbers, and {value!r} is none.")
+        raise Invalid(f"{where}: {op} compares numbers, and {value!r} is not a number.")
     if op in ("in", "not_in") and not isinstance(value, list):
         raise Invalid(f"{where}: {op} needs a list of values.")
     if op in ("starts_with", "inside", "outside") and not isinstance(value, str):

@@ -24,7 +24,7 @@ MAX_REFERENCE_DEPTH = 100
 MAX_STEPS = 20_000  # about a tenth of a second; models do not write values with so many parts
 PATTERN_STEPS_PER_STEP = 500  # how many steps of `schema_patterns` take as long as one step here
 CHARACTERS_PER_STEP = 2_000  # how many characters are compared in one step
-FAULT_STEPS = 20  # what it takes to put a fault into words
+FAULT_STEPS = 20  # the cost of writing the text of a fault
 MAX_FAULT_CHARACTERS = 500  # the faults of nested options contain each other
 MAX_SHOWN_CHARACTERS = 100  # of one value in a fault
 

@@ -67,7 +67,7 @@ async def _cancel(deps: Dependencies, worker: Worker, run: Run, by: str | None) 
         if run.queued or run.status not in ACTIVE:
             if await _cancel_idle(deps, worker, run, by):
                 return True
-        elif not await worker.cancel_here(run.id):
+        elif not await worker.cancel_here(run):
             deps.bus.send(Hint("cancel", run.id))
             await _wait_for_end(deps, run)
         run = await deps.store.run(run.id)

@@ -53,12 +53,12 @@ class ApprovalExpiry:
     async def _keep_polling(self) -> None:
         while True:
             try:
-                await self.look()
+                await self.poll()
             except Exception:
                 log.exception("polling for expired approvals failed; trying again")
             await self._clock.sleep(POLL_SECONDS)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Announce the requests that expire soon, and carry out the expiry of those whose time is over."""
         now = self._clock.now()
         for org_id in await self._approvals.warn(now):

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from holdfast.ports.clock import Clock
 from holdfast.ports.stores.retention import OldEvents
-from holdfast.ports.stores.trace_store import TraceStore
+from holdfast.ports.stores.trace_store import HISTORY_SPAN, TraceStore
 
 log = logging.getLogger("holdfast.engine")
 
@@ -64,5 +64,6 @@ class Retention:
 
     async def _sweep_traces(self, traces: TraceStore) -> None:
         before = self._clock.now() - self._trace_age
-        while await traces.drop_traces(before, PAGES_PER_BATCH) > 0:
+        changes_before = before - HISTORY_SPAN if self._trace_age else before
+        while await traces.drop_traces(before, changes_before, PAGES_PER_BATCH) > 0:
             pass

@@ -45,7 +45,7 @@ def pause_seconds(attempt: int, chance: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Mail:
+class WebhookDependencies:
     """The dependencies of `Webhooks`."""
 
     outbox: Outbox
@@ -57,8 +57,8 @@ class Mail:
 
 
 class Webhooks:
-    def __init__(self, mail: Mail) -> None:
-        self._mail = mail
+    def __init__(self, deps: WebhookDependencies) -> None:
+        self._deps = deps
         self._working: asyncio.Task[None] | None = None
         self._deliveries: set[asyncio.Task[None]] = set()
 
@@ -83,7 +83,7 @@ class Webhooks:
             if len(self._deliveries) >= MAX_CONCURRENT:
                 await asyncio.wait(self._deliveries, return_when=asyncio.FIRST_COMPLETED)
             elif not begun:
-                await self._mail.clock.sleep(POLL_SECONDS)
+                await self._deps.clock.sleep(POLL_SECONDS)
 
     async def deliver_due(self) -> int:
         """Make one attempt at each delivery that is due, up to a limit, and return how many attempts were made."""
@@ -93,9 +93,9 @@ class Webhooks:
         return len(begun)
 
     async def _begin_due(self) -> Sequence[asyncio.Task[None]]:
-        now = self._mail.clock.now()
+        now = self._deps.clock.now()
         free = MAX_CONCURRENT - len(self._deliveries)
-        claimed = await self._mail.outbox.claim(now, now + timedelta(seconds=CLAIM_SECONDS), free)
+        claimed = await self._deps.outbox.claim(now, now + timedelta(seconds=CLAIM_SECONDS), free)
         begun = [asyncio.create_task(self._attempt(delivery)) for delivery in claimed]
         for task in begun:
             self._deliveries.add(task)
@@ -109,7 +109,7 @@ class Webhooks:
             log.exception("webhook %s of run %s failed inside the server", delivery.id, delivery.run_id)
             outcome = self._outcome(delivery, None, "The server failed to send this.", final=False)
         try:
-            await self._mail.outbox.settle(delivery, outcome)
+            await self._deps.outbox.settle(delivery, outcome)
         except Exception:
             log.exception(
                 "webhook %s of run %s could not be marked as sent; it will be sent again", delivery.id, delivery.run_id
@@ -117,18 +117,18 @@ class Webhooks:
 
     async def _send(self, delivery: Delivery) -> Outcome:
         body = await self._body(delivery)
-        now = self._mail.clock.now()
+        now = self._deps.clock.now()
         request = OutboundRequest(
             url=delivery.url,
             method="POST",
-            headers=webhook_headers(delivery.id, now, body, self._mail.secret),
+            headers=webhook_headers(delivery.id, now, body, self._deps.secret),
             body=body,
             timeout_seconds=TIMEOUT_SECONDS,
             max_bytes=MAX_RESPONSE_BYTES,
         )
         code: int | None = None
         try:
-            code = (await self._mail.outbound.send(request)).status
+            code = (await self._deps.outbound.send(request)).status
             error, final = None if 200 <= code < 300 else f"The receiver answered {code}.", code == GONE
         except AddressRefused as refused:
             error, final = str(refused), True
@@ -137,10 +137,10 @@ class Webhooks:
         return self._outcome(delivery, code, error, final=final)
 
     def _outcome(self, delivery: Delivery, code: int | None, error: str | None, *, final: bool) -> Outcome:
-        now = self._mail.clock.now()
+        now = self._deps.clock.now()
         if error is None:
             return Outcome(status="sent", sent_at=now, status_code=code)
-        again = now + timedelta(seconds=pause_seconds(delivery.attempt, self._mail.chance()))
+        again = now + timedelta(seconds=pause_seconds(delivery.attempt, self._deps.chance()))
         if final or again > delivery.created_at + GIVE_UP_AFTER:
             log.warning("webhook %s of run %s is not retried any more: %s", delivery.id, delivery.run_id, error)
             last_error = f"{error} Given up after {delivery.attempt} attempts."
@@ -151,8 +151,8 @@ class Webhooks:
         """For a run, the response that a waiting client gets. The bodies of approval events are stored complete."""
         if "approval" in delivery.payload:
             return orjson.dumps(delivery.payload)
-        run = await self._mail.store.run(delivery.run_id)
+        run = await self._deps.store.run(delivery.run_id)
         types = (run.request.get("config") or {}).get("include_return_message_types")
-        response = await read_until(self._mail.store, delivery.run_id, delivery.last_event, types)
+        response = await read_until(self._deps.store, delivery.run_id, delivery.last_event, types)
         metadata = {**delivery.payload["metadata"], "result": response.response()}
         return orjson.dumps({"run_id": delivery.run_id, **delivery.payload, "metadata": metadata})

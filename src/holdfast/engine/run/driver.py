@@ -22,7 +22,7 @@ from holdfast.core.state import BudgetSpent, CancelAsked, Crashed, Decision, Hap
 from holdfast.engine.run import tool_call
 from holdfast.engine.run.build_change import EventPage, Outcome
 from holdfast.engine.run.effects import Effects
-from holdfast.engine.run.held_lease import HeldLease, keep
+from holdfast.engine.run.held_lease import HeldLease
 from holdfast.engine.run.session import Session
 from holdfast.engine.stream.journal import Journal
 from holdfast.ports.stores.run_store import Change, StaleMemory, StaleSnapshot
@@ -31,12 +31,12 @@ log = logging.getLogger("holdfast.engine")
 
 
 class Driver:
-    def __init__(self, session: Session, run: Run, held_lease: HeldLease) -> None:
+    def __init__(self, session: Session, run: Run, held_lease: HeldLease, last_event: int) -> None:
         self._session = session
-        self._deps = session.deps
+        self._deps = deps = session.deps
         self.run = run
         self.held_lease = held_lease
-        self._journal = Journal(self._deps.store, self._deps.feed, held_lease, run.last_event)
+        self._journal = Journal(deps.pages, deps.feed, held_lease, last_event)
         self._effects = Effects(session, run, held_lease, self._journal)
         self._is_first = False  # whether the next checkpoint is the first one of this run
         self._has_ttft = run.ttft_ns is not None
@@ -57,7 +57,6 @@ class Driver:
 
     async def _to_rest(self, decision: Decision | None, found: Happened | None) -> None:
         deps = self._deps
-        heartbeat = asyncio.create_task(keep(self.held_lease, deps.store, deps.clock, deps.lease_seconds))
         self._time_limit = self._start_time_limit()
         try:
             if decision is None and found is not None:
@@ -69,13 +68,14 @@ class Driver:
         except LostLease:
             log.info("run %s was taken over by another process", self.run.id)
         finally:
-            heartbeat.cancel()
             if self._time_limit is not None:
                 self._time_limit.cancel()
             await self._effects.cancel()
+            self._journal.close()
             if not self._rests:
                 self._session.keep(rests=False)
             deps.feed.close(self.run.id)
+            await self._effects.closed()
 
     async def _first_decision(self, found: Happened) -> Decision:
         """Decide on what was found. Input that has become invalid fails the run and leaves the open calls of other runs
@@ -133,8 +133,8 @@ class Driver:
         return self._effects.interrupted(BudgetSpent(spent), spent.stop)
 
     async def _cancel_asked(self) -> Outcome:
-        """The cancel request from the run's row, which may have come through another process."""
-        self.run = asked = await self._deps.store.run(self.run.id)
+        """The cancel request from the run's row; it is read here if it came through another process."""
+        self.run = asked = self.held_lease.asked or await self._deps.store.run(self.run.id)
         if asked.status not in ACTIVE:
             raise LostLease(f"Run {asked.id} was brought to rest by another process.")
         return self._effects.interrupted(CancelAsked(rollback=asked.cancel_rollback), "cancelled")

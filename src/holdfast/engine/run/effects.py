@@ -60,6 +60,8 @@ class Effects:
         self._last_step = self._loaded.step
         self.began_ns = began_ns(run, self._deps.clock)
         self.under_way: set[asyncio.Task[Outcome]] = set()
+        self._running_tools: set[asyncio.Task[Outcome]] = set()  # those of `under_way`
+        self._closing: set[asyncio.Task[Outcome]] = set()  # cancelled calls of models whose connection is being closed
 
     # ---- starting and cancelling ------------------------------------------------------------------------------------
 
@@ -71,16 +73,19 @@ class Effects:
                 case RunTools():
                     self._tools_began_ns = self._tools_began_ns or self._deps.clock.monotonic_ns()
                     for call in effect.calls:
-                        self._start(self._run_tool(call))
+                        self._running_tools.add(self._start(self._run_tool(call)))
                 case Compact():
                     self._start(self._compact(effect, state))
 
-    def _start(self, work: Coroutine[Any, Any, Outcome]) -> None:
-        self.under_way.add(asyncio.create_task(work))
+    def _start(self, work: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
+        task = asyncio.create_task(work)
+        self.under_way.add(task)
+        return task
 
     def outcome(self, task: asyncio.Task[Outcome]) -> Outcome:
         """The outcome of a task that has finished."""
         self.under_way.discard(task)
+        self._running_tools.discard(task)
         error = task.exception()
         if error is None:
             return task.result()
@@ -90,12 +95,20 @@ class Effects:
         return Outcome(Crashed(f"{type(error).__name__}: {error}"))
 
     async def cancel(self) -> None:
-        """Cancel everything. When this returns, tools are dead and model connections are closed."""
+        """Cancel everything. When this returns, tools are dead. Connections to models are still being closed, which no
+        checkpoint has to wait for; nothing more is read from them."""
         for task in self.under_way:
             task.cancel()
-        if self.under_way:
-            await asyncio.wait(self.under_way)
+        self._closing |= self.under_way - self._running_tools
+        if self._running_tools:
+            await asyncio.wait(self._running_tools)
         self.under_way.clear()
+        self._running_tools.clear()
+
+    async def closed(self) -> None:
+        """Wait until the connections of cancelled model calls are closed."""
+        if self._closing:
+            await asyncio.wait(self._closing)
 
     def interrupted(self, happened: CancelAsked | BudgetSpent, stop: StopReason) -> Outcome:
         """The outcome of an interruption, with the part of an unfinished reply that subscribers have seen. The step of
@@ -104,6 +117,8 @@ class Effects:
         if call is None or not call.attempts:
             return Outcome(happened)
         call.usage = model_call.used_so_far(call)
+        last = call.attempts[-1]
+        last.latency_ns = self._deps.clock.monotonic_ns() - last.began_ns
         step = replace(self._step_row(call), status="cancelled", stop_reason=stop)
         if call.call_type != "summarization":
             partial = call.unfolding.seen()
@@ -164,7 +179,9 @@ class Effects:
         Between that check and the start of the tool there is no await."""
         deps = self._deps
         while not self._held_lease.held:
-            await renew(self._held_lease, deps.store)
+            await renew([self._held_lease], deps.store)
+            if self._held_lease.error is not None:
+                raise self._held_lease.error
         result, edits = await tool_call.perform(
             call, self._loaded, deps.toolbox, deps.tool_limits, self._run.turn_id, self._report_progress
         )

@@ -2,13 +2,13 @@
 
 A client may cancel the run, through this process or another, and another process may have claimed it. The driver waits
 on `interrupted` beside its work. A process that was suspended does not notice it; so before every effect that cannot be
-undone, the driver compares its clock with the expiry of the last lease that was *stored*.
+undone, the driver compares its clock with the expiry of the last lease that was *stored*. Checkpoints extend the lease,
+and in between `engine.run.heartbeat` does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,8 +16,6 @@ from holdfast.core.errors import LostLease
 from holdfast.core.records import Run
 from holdfast.ports.clock import Clock
 from holdfast.ports.stores.run_store import Lease, RunStore
-
-log = logging.getLogger("holdfast.engine")
 
 MARGIN = 0.1  # of the lease's length
 _MICROSECOND = timedelta(microseconds=1)
@@ -31,31 +29,33 @@ def began_ns(run: Run, clock: Clock) -> int:
 
 class HeldLease:
     def __init__(self, lease: Lease, clock: Clock, lease_seconds: float) -> None:
-        self._lease = lease
+        self.stored = lease  # as it is in the database
         self._clock = clock
         self._length = timedelta(seconds=lease_seconds)
         self.interrupted = asyncio.Event()
         self.cancelled = False
+        self.asked: Run | None = None  # the run with its cancel request, if this process has read it
         self.error: BaseException | None = None
 
     @property
     def run_id(self) -> str:
-        return self._lease.run_id
+        return self.stored.run_id
 
     def renewed(self) -> Lease:
-        """The lease to store now: every write to the run extends it."""
-        return replace(self._lease, expires_at=self._clock.now() + self._length)
+        """The lease to store now: every checkpoint extends it."""
+        return replace(self.stored, expires_at=self._clock.now() + self._length)
 
     def kept(self, lease: Lease) -> None:
         """Record that this lease was stored."""
-        self._lease = lease
+        self.stored = lease
 
     @property
     def held(self) -> bool:
         """Whether no other process can have claimed the run yet, with a margin for clocks that differ."""
-        return self._clock.now() < self._lease.expires_at - self._length * MARGIN
+        return self._clock.now() < self.stored.expires_at - self._length * MARGIN
 
-    def cancel_asked(self) -> None:
+    def cancel_asked(self, asked: Run | None = None) -> None:
+        self.asked = self.asked or asked
         self.cancelled = True
         self.interrupted.set()
 
@@ -64,21 +64,12 @@ class HeldLease:
         self.interrupted.set()
 
 
-async def renew(held_lease: HeldLease, store: RunStore) -> None:
-    lease = held_lease.renewed()
-    if await store.renew(lease):
-        held_lease.cancel_asked()
-    held_lease.kept(lease)
-
-
-async def keep(held_lease: HeldLease, store: RunStore, clock: Clock, lease_seconds: float) -> None:
-    """Renew the lease while no checkpoint renews it, for example during a long tool call."""
-    while True:
-        await clock.sleep(lease_seconds / 3)
-        try:
-            await renew(held_lease, store)
-        except LostLease as error:
-            held_lease.lost(error)
-            return
-        except Exception:
-            log.exception("the lease of run %s could not be renewed; trying again", held_lease.run_id)
+async def renew(held_leases: list[HeldLease], store: RunStore) -> None:
+    """Extend these leases in one statement. Tells those that another process holds by now."""
+    leases = [held_lease.renewed() for held_lease in held_leases]
+    gone = set(await store.renew(leases))
+    for held_lease, lease in zip(held_leases, leases, strict=True):
+        if lease.run_id in gone:
+            held_lease.lost(LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch})."))
+        else:
+            held_lease.kept(lease)

@@ -59,6 +59,7 @@ class Attempt:
     handle: str
     request: ModelRequest
     started_at: datetime
+    began_ns: int
     found: FoundModel | None = None
     outcome: Reply | ModelFailed | None = None
     latency_ns: int = 0
@@ -112,9 +113,8 @@ async def perform(
 ) -> ModelReplied | ModelFailed:
     """Call the first choice and, if it fails, the next ones."""
     for number, choice in enumerate(choices, start=1):
-        attempt = Attempt(choice.handle, choice.request, clock.now())
+        attempt = Attempt(choice.handle, choice.request, clock.now(), clock.monotonic_ns())
         call.attempts.append(attempt)
-        began_ns = clock.monotonic_ns()
         try:
             reply = await _ask(call, attempt, models, org_id, clock, show)
             attempt.outcome = reply
@@ -126,7 +126,7 @@ async def perform(
             attempt.outcome = failed = ModelFailed("llm_bad_request", str(error))
             another_may_help = True
         finally:
-            attempt.latency_ns = clock.monotonic_ns() - began_ns
+            attempt.latency_ns = clock.monotonic_ns() - attempt.began_ns
         if not another_may_help or call.first_token_ns is not None or number == len(choices):
             return failed
     raise Broken("A model was to be called, and none was chosen.")

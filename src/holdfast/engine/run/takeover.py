@@ -26,19 +26,19 @@ async def take_over(deps: Dependencies, claim: Claim) -> tuple[Driver, Happened 
     the run was accepted. Raises `LostLease` if this process was suspended past its lease meanwhile."""
     run, lease = claim.run, claim.lease
     request = RunRequest.from_json(run.request)
-    snapshot, steps = await deps.conversations.load_claimed(deps.store, claim)
-    done = [step for step in steps if step.status == "success"]
+    read = await deps.conversations.load_claimed(deps.store, claim)
+    done = [step for step in read.steps if step.status == "success"]
     agent_steps = sum(step.call_type == "agent_step" for step in done)
-    session = await Session.of(deps, snapshot, request, steps=agent_steps)
+    session = await Session.of(deps, read.snapshot, request, steps=agent_steps)
     for step in done:
         session.state = paid(session.state, step.usage, deps.price_of(step.model or ""))
     held_lease = HeldLease(lease, deps.clock, deps.lease_seconds)
     if not held_lease.held:
         raise LostLease(f"Run {run.id} may have been claimed by another process.")
     if claim.cancel_asked:
-        held_lease.cancel_asked()
-    deps.feed.open(run.id, run.last_event, None if run.accepted_by == deps.owner else run.accepted_by)
-    driver = Driver(session, run, held_lease)
+        held_lease.cancel_asked(run)
+    deps.feed.open(run.id, read.last_event, None if run.accepted_by == deps.owner else run.accepted_by)
+    driver = Driver(session, run, held_lease, read.last_event)
     if lease.epoch == 1 and run.input_version is not None:
         decision = session.decide(Recovered(new_reply_ids()[1]))
         if decision.only_calls_model and not decision.messages:  # unless a limit was changed meanwhile

@@ -103,7 +103,7 @@ def with_stale_memory_note(result: ToolResult, loaded: LoadedConversation, label
     """The result of a call whose memory edits were not written. `loaded` has the current blocks."""
     now = next((block.value for block in loaded.blocks if block.label == label), None)
     state = "it is no longer there" if now is None else f"it now reads:\n{now}"
-    note = f"Somebody else changed the memory block {label} meanwhile, so nothing was written to it; {state}"
+    note = f"Another writer changed the memory block {label} meanwhile, so nothing was written to it; {state}"
     if result.name in loaded.tools and loaded.tools[result.name].tool_type == "custom":
         return _with_note(result, f"[{note}]")  # the note follows the result, because the tool ran
     return replace(result, status="error", content=f"Error executing function {result.name}: {note}")

@@ -25,6 +25,7 @@ from holdfast.engine.dependencies import LONGEST_BACKOFF_SECONDS, Dependencies
 from holdfast.engine.run.accept import Accepted
 from holdfast.engine.run.dispatcher import Dispatcher
 from holdfast.engine.run.driver import Driver
+from holdfast.engine.run.heartbeat import Heartbeat
 from holdfast.engine.run.held_lease import HeldLease
 from holdfast.engine.run.takeover import take_over
 from holdfast.ports.bus import Hint
@@ -109,6 +110,7 @@ class Worker:
         self._draining_since_ns: int | None = None
         self._backoff = Backoff(deps.clock, deps.owner, deps.longest_backoff_seconds, self._poll_now)
         self._dispatcher = Dispatcher(deps.store, deps.bus, deps.clock, deps.owner)
+        self._heartbeat = Heartbeat(deps)
         deps.bus.subscribe(self._received)
 
     @property
@@ -122,7 +124,7 @@ class Worker:
         """Drive a run that was accepted here, unless it has come to rest already."""
         if accepted.run.status in ACTIVE:
             held_lease = HeldLease(accepted.lease, self._deps.clock, self._deps.lease_seconds)
-            driver = Driver(accepted.session, accepted.run, held_lease)
+            driver = Driver(accepted.session, accepted.run, held_lease, accepted.run.last_event)
             self._start(driver, driver.drive(accepted.decision))
             if request.answers is not None:  # runs may have been queued while a person was asked
                 self._note_queued(accepted.run.conversation_id)
@@ -131,6 +133,7 @@ class Worker:
         run_id = driver.run.id
         task = asyncio.create_task(self._guard(driver.run, driver.held_lease, work), name=f"drive {run_id}")
         self.driving[run_id] = (task, driver.held_lease)
+        self._heartbeat.hold(driver.held_lease)
         self._deps.bus.offer_slots(self.free_slots)
 
     async def _guard(self, run: Run, held_lease: HeldLease, work: Coroutine[Any, Any, None]) -> None:
@@ -150,6 +153,7 @@ class Worker:
         except Exception:
             log.exception("run %s stopped because of a bug in the server; it will be taken over", run.id)
         finally:
+            self._heartbeat.let_go(held_lease)
             if (mine := self.driving.get(run.id)) is not None and mine[1] is held_lease:
                 del self.driving[run.id]
         self._deps.bus.offer_slots(self.free_slots)
@@ -165,17 +169,18 @@ class Worker:
         if run.status not in ACTIVE and can_cancel(run.status, run.stop_reason):
             await cancel_idle_run(self._deps, run, run.cancel_asked_by)
 
-    async def cancel_here(self, run_id: str) -> bool:
-        """Cancel a run that this process drives, or that none does. False if another process drives it."""
-        if (driving := self.driving.get(run_id)) is None:
-            claim = await self._deps.store.claim(run_id, self._deps.owner, *self._lease_times())
+    async def cancel_here(self, asked: Run) -> bool:
+        """Cancel a run that this process drives, or that none does. False if another process drives it. `asked` has the
+        cancel request."""
+        if (driving := self.driving.get(asked.id)) is None:
+            claim = await self._deps.store.claim(asked.id, self._deps.owner, *self._lease_times())
             if claim is None:
                 return False
             await self._take_over(claim)
-            driving = self.driving.get(run_id)
+            driving = self.driving.get(asked.id)
         if driving is not None:
             task, held_lease = driving
-            held_lease.cancel_asked()
+            held_lease.cancel_asked(asked)
             await asyncio.wait({task})
         return True
 
@@ -237,7 +242,7 @@ class Worker:
         }
 
     async def _keep_polling(self, crashed: CrashedOwners) -> None:
-        while self._draining_since_ns is None:
+        while not self.is_draining:
             pause = asyncio.create_task(self._deps.clock.sleep(self._deps.lease_seconds / 2))
             asked = asyncio.create_task(self._poll_now.wait())
             try:
@@ -318,13 +323,17 @@ class Worker:
 
     def drain(self) -> None:
         """Start no further run; runs that are accepted here from now on are for other processes."""
-        if self._draining_since_ns is None:
+        if not self.is_draining:
             self._draining_since_ns = self._deps.clock.monotonic_ns()
         self._takes_runs = False
         self._deps.bus.offer_slots(0)
         self._deps.bus.send(Hint("slots"))
         self._poll_now.set()
         self._was_offered.set()
+
+    @property
+    def is_draining(self) -> bool:
+        return self._draining_since_ns is not None
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Let runs finish for `grace_seconds` since draining began, then release the leases of the others."""
@@ -341,6 +350,7 @@ class Worker:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
+        self._heartbeat.close()
         with suppress(Exception):  # others find the runs when their leases have run out
             await self._deps.store.hand_over(self._deps.owner)
         self._deps.bus.send(Hint("work"))

@@ -1,4 +1,4 @@
-"""The inbox's feed: any number of subscribers hear of calls that begin to wait for a human, or are decided.
+"""The inbox's feed: any number of subscribers read which calls begin to wait for a person or are decided.
 
 Announcements are rows with a number. A hint says that an organisation has new ones; one reader per organisation then
 reads them, once for all subscribers in this process, and only while there are any. A subscriber that resumes from

@@ -1,4 +1,4 @@
-"""The interfaces that read messages, runs and steps, and that keep conversations."""
+"""The interface of the history: reads messages, runs and steps, deletes runs and stores feedback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from holdfast.core.conversation.messages import Message
-from holdfast.core.records import Actor, Conversation, Run, Step
+from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.paging import Page
 
 StepOperator = Literal["eq", "gte", "lte"]
@@ -105,33 +105,3 @@ class History(Protocol):
     async def give_feedback(
         self, actor: Actor, step_id: str, feedback: str | None, tags: Sequence[str] | None
     ) -> Step: ...
-
-
-class ConversationStore(Protocol):
-    async def create(self, conversation: Conversation, system: Message) -> None: ...
-
-    async def get(self, actor: Actor, conversation_id: str) -> Conversation: ...
-
-    async def default_of(self, actor: Actor, agent_id: str) -> Conversation: ...
-
-    async def default_id(self, actor: Actor, agent_id: str) -> str:
-        """The id of an agent's default conversation. It never changes, so the store may cache it; the agent may have
-        been deleted since, in which case later calls with the id fail."""
-        ...
-
-    async def listing(
-        self, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None
-    ) -> Sequence[Conversation]: ...
-
-    async def change(self, conversation: Conversation) -> None: ...
-
-    async def context_ids(self, conversation_id: str) -> Sequence[str]: ...
-
-    async def fork(self, source: Conversation, new: Conversation, system: Message, message_id: str | None) -> None: ...
-
-    async def remove(self, conversation_id: str) -> None: ...
-
-    async def reset(self, conversation_id: str) -> None:
-        """Delete all messages but the system message, from the context and the history. Forks of the conversation keep
-        the messages that they share."""
-        ...

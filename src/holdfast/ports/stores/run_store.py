@@ -9,7 +9,7 @@ A run goes through these methods:
 2. A worker holds a `Lease` on it: one that it passed to `begin`, or one from `claim` or `claim_next`. The lease has an
    epoch that grows with every new owner. A write with an older epoch raises `LostLease` and changes nothing.
 3. The worker writes each decision with `checkpoint`, as one `Change`: messages, calls, steps and events in one
-   transaction. `append_events` and `renew` extend the lease in between.
+   transaction. In between, `append_events` writes pages of events, and `renew` extends the lease.
 4. The last `Change` has a `Rest`; after it the run has no owner.
 
 A run without an owner (it waits for a person, or in a queue) is changed by `settle_resting`, and a conversation
@@ -117,7 +117,7 @@ class Change:
 
     @property
     def announced(self) -> list[tuple[Literal["requested", "settled"], Call]]:
-        """The calls that begin to wait for a person, and those for which somebody has decided."""
+        """The calls that begin to wait for a person, and those that a person or a policy has decided."""
         waiting = [call for call in (*self.new_calls, *self.changed_calls) if call.waiting]
         settled = [entry.call for entry in self.audit_entries if entry.call.request_id is not None]
         return [*(("requested", call) for call in waiting), *(("settled", call) for call in settled)]
@@ -187,6 +187,25 @@ class LogEnd:
     waits: bool
 
 
+@dataclass(frozen=True, slots=True)
+class NewPage:
+    """Records to append to a run's log as its lease holder; the first is numbered `first_seq`."""
+
+    lease: Lease
+    first_seq: int
+    records: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """What the new owner of a run continues from: the conversation with the tools that were called in the run's turn,
+    the run's steps, and the number of the last event in its log."""
+
+    snapshot: Snapshot
+    steps: tuple[Step, ...]
+    last_event: int
+
+
 class RunStore(Protocol):
     async def snapshot(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
         """Read a conversation. Its context is left out if the conversation is still at `known_version`."""
@@ -220,12 +239,22 @@ class RunStore(Protocol):
         """Change a conversation outside of any run. Raises `ConversationBusy` if it has an active run."""
         ...
 
-    async def append_events(self, lease: Lease, first_seq: int, records: Sequence[str]) -> bool:
-        """Append to the event log and renew the lease; True if a cancel of the run was requested."""
+    async def append_events(self, pages: Sequence[NewPage]) -> Sequence[str]:
+        """Append pages to the event logs of different runs. Returns the ids of the runs that their owner no longer
+        holds, of which nothing was written. `Run.last_event` does not follow until the next checkpoint."""
         ...
 
-    async def renew(self, lease: Lease) -> bool:
-        """Extend the lease; True if a cancel of the run was requested."""
+    async def last_event(self, run_id: str) -> int:
+        """The number of the last event in the log of an active run."""
+        ...
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[str]:
+        """Extend these leases. Returns the ids of the runs that their owner no longer holds: they were claimed by
+        another, released, or have come to rest."""
+        ...
+
+    async def cancels_asked(self, owner: str) -> Sequence[str]:
+        """The ids of the runs that this owner holds and a cancel was requested of."""
         ...
 
     async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:
@@ -254,9 +283,9 @@ class RunStore(Protocol):
         """Claim those of these runs that have no owner and are not queued."""
         ...
 
-    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> tuple[Snapshot, Sequence[Step]]:
-        """What the new owner of a run continues from: the conversation with the tools that were called in the run's
-        turn, and the run's steps."""
+    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> Takeover:
+        """Read what the new owner of a run continues from. Of the context only what is not `known` is read, if no more
+        than the run's input was written since."""
         ...
 
     async def release(self, lease: Lease) -> None:

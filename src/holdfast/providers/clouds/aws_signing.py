@@ -103,7 +103,7 @@ class FrameSplitter:
         while len(self._buffer) >= _PRELUDE.size:
             length, headers_length, checksum = _PRELUDE.unpack_from(self._buffer)
             if zlib.crc32(self._buffer[:8]) != checksum or not 16 <= length <= MAX_EVENT_BYTES:
-                raise ModelError("llm_error", "The model sent a frame that makes no sense.")
+                raise ModelError("llm_error", "The model sent a frame with impossible lengths.")
             if len(self._buffer) < length:
                 return
             frame = bytes(self._buffer[:length])

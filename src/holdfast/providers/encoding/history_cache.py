@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from operator import is_
 from typing import Any, NamedTuple
 
 from holdfast.core.conversation.messages import Message, SystemBody
@@ -71,7 +70,7 @@ class HistoryCache:
         cached = self._prefixes.get(conversation)
         if cached is None or cached.limit != limit or len(cached.messages) > len(messages):
             return _EMPTY
-        if all(map(is_, cached.messages, messages)):
+        if cached.messages == messages[: len(cached.messages)]:  # fast, because tuples look for the same objects first
             return cached
         return cached if all(map(_same, cached.messages, messages)) else _EMPTY
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, func, literal, select
+from sqlalchemy import Column, ColumnElement, Connection, Table, Text, cast, func, literal, select, union_all
+from sqlalchemy.engine import RowMapping
 
 from holdfast.core.conversation.messages import Message
 from holdfast.core.lifecycle import WAITING_CALLS
@@ -35,7 +36,7 @@ from holdfast.storage.schema.record_tables import (
     tools,
 )
 from holdfast.storage.sql.json_lists import holds
-from holdfast.storage.sql.paging import page_rows
+from holdfast.storage.sql.paging import MAX_PAGE_CHARS, page_rows
 from holdfast.storage.sql.rows import from_row
 
 R = TypeVar("R")
@@ -50,7 +51,8 @@ def get_view(connection: Connection, actor: Actor, agent_id: str, wanted: Wanted
 def list_views(connection: Connection, actor: Actor, which: AgentFilter, page: Page, wanted: Wanted) -> list[AgentView]:
     query = select(agents).where(*_conditions(connection, actor, which))
     rows = page_rows(connection, query, agents, page, _sort_key(page))
-    return _views(connection, [from_row(Agent, row) for row in rows], wanted)
+    fitting = _that_fit(connection, rows, wanted, from_end=page.before is not None)
+    return _views(connection, [from_row(Agent, row) for row in fitting], wanted)
 
 
 def count_agents(connection: Connection, actor: Actor, which: AgentFilter) -> int:
@@ -89,6 +91,36 @@ def _tagged(tags: Sequence[str], *, every: bool) -> Any:
     unique = list(dict.fromkeys(tags))
     query = select(agent_tags.c.agent_id).where(agent_tags.c.tag.in_(unique)).group_by(agent_tags.c.agent_id)
     return query.having(func.count() == len(unique)) if every else query
+
+
+def _that_fit(
+    connection: Connection, rows: Sequence[RowMapping], wanted: Wanted, *, from_end: bool
+) -> Sequence[RowMapping]:
+    """The agents that fit on a page with their blocks and tools, and at least one.
+
+    Blocks and tools are shared: a few large ones, attached to many agents, would make a response of gigabytes.
+    """
+    ids = [row["id"] for row in rows]
+    sizes: dict[str, int] = defaultdict(int)
+    parts = [
+        select(links.c.agent_id, size.label("chars")).join(table, key == table.c.id).where(links.c.agent_id.in_(ids))
+        for name, table, links, key, size in (
+            ("blocks", blocks, agent_blocks, agent_blocks.c.block_id, func.length(blocks.c.value)),
+            ("tools", tools, agent_tools, agent_tools.c.tool_id, func.length(cast(tools.c.document, Text))),
+        )
+        if name in wanted
+    ]
+    if parts and len(ids) > 1:
+        attached = union_all(*parts).subquery()
+        query = select(attached.c.agent_id, func.sum(attached.c.chars)).group_by(attached.c.agent_id)
+        sizes.update({agent_id: int(chars) for agent_id, chars in connection.execute(query)})
+    kept = chars = 0
+    for agent_id in reversed(ids) if from_end else ids:
+        chars += sizes[agent_id]
+        if kept and chars > MAX_PAGE_CHARS:
+            break
+        kept += 1
+    return rows[len(rows) - kept :] if from_end else rows[:kept]
 
 
 # ---- what belongs to them ------------------------------------------------------------------------------------
@@ -139,7 +171,7 @@ def _pending(connection: Connection, agent_ids: Sequence[str]) -> dict[str, Mess
     waiting = (
         select(ledger.c.request_id)
         .join(conversations, conversations.c.id == ledger.c.conversation_id)
-        .where(conversations.c.is_default, ledger.c.agent_id.in_(agent_ids))
+        .where(conversations.c.is_default, conversations.c.agent_id.in_(agent_ids))
         .where(UNRETURNED, ledger.c.status.in_(sorted(WAITING_CALLS)), ledger.c.request_id.is_not(None))
     )
     query = select(messages).where(messages.c.id.in_(waiting)).order_by(messages.c.agent_id, messages.c.seq)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Column, Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Column, Connection, Table, delete, exists, func, insert, select, update
 
 from holdfast.core.conversation.messages import Message
 from holdfast.core.errors import NotFound
@@ -31,7 +31,7 @@ from holdfast.storage.schema.record_tables import (
     conversations,
     messages,
 )
-from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.rows import changes_of, from_row, to_row
 
 
 def require_agent(connection: Connection, actor: Actor, agent_id: str) -> None:
@@ -129,7 +129,7 @@ def attach_all(connection: Connection, table: Table, key: Column[Any], agent_id:
 
 def write_agent(connection: Connection, before: Agent, after: Agent) -> None:
     """Update the agent's row, and its tags if they changed. The caller may have changed what is attached to it."""
-    connection.execute(update(agents).where(agents.c.id == after.id).values(**to_row(agents, after), **RAISED))
+    connection.execute(update(agents).where(agents.c.id == after.id).values(**changes_of(agents, after), **RAISED))
     if before.tags != after.tags:
         connection.execute(delete(agent_tags).where(agent_tags.c.agent_id == after.id))
         _write_tags(connection, after)
@@ -146,7 +146,7 @@ def delete_agent(connection: Connection, actor: Actor, agent_id: str) -> None:
     So do archives, except one that was made for this agent and that no other agent uses."""
     get_agent(connection, actor, agent_id, locked=True)
     used = select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == agent_id)
-    used_elsewhere = select(agent_archives.c.archive_id).where(agent_archives.c.agent_id != agent_id)
+    used_elsewhere = exists().where(agent_archives.c.archive_id == archives.c.id, agent_archives.c.agent_id != agent_id)
     own = archives.c.document["made_for"].as_string() == agent_id
-    connection.execute(delete(archives).where(archives.c.id.in_(used), own, archives.c.id.not_in(used_elsewhere)))
+    connection.execute(delete(archives).where(archives.c.id.in_(used), own, ~used_elsewhere))
     connection.execute(delete(agents).where(agents.c.id == agent_id))

@@ -43,7 +43,7 @@ from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.paging import page_rows
 
 _WAITING = sorted(WAITING_CALLS)
-_OPEN = (ledger.c.status.in_(_WAITING), UNRETURNED)
+_OPEN = (ledger.c.status.in_(_WAITING), UNRETURNED)  # all these calls have an approval
 
 
 class SqlApprovals:
@@ -88,14 +88,16 @@ def _view() -> Select[Any]:
         select(ledger, agents.c.name.label("agent_name"), conversations.c.is_default)
         .join(agents, agents.c.id == ledger.c.agent_id)
         .join(conversations, conversations.c.id == ledger.c.conversation_id)
-        .where(ledger.c.approval_id.is_not(None))
     )
 
 
 def _listing(connection: Connection, actor: Actor, wanted: ApprovalFilter, page: Page) -> list[Approval]:
     query = _view().where(ledger.c.org_id == actor.org_id)
-    if wanted.waiting is not None:
-        query = query.where(*_OPEN) if wanted.waiting else query.where(~and_(*_OPEN))
+    if wanted.waiting:
+        query = query.where(*_OPEN)
+    else:
+        query = query.where(ledger.c.approval_id.is_not(None))
+        query = query if wanted.waiting is None else query.where(~and_(*_OPEN))
     for column, value in (
         (ledger.c.agent_id, wanted.agent_id),
         (ledger.c.conversation_id, wanted.conversation_id),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import eq
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, literal, or_, select, update
@@ -23,7 +24,8 @@ from holdfast.storage.schema.record_tables import agent_archives, archives, pass
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.json_lists import holds
 from holdfast.storage.sql.paging import page_rows
-from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.rows import changes_of, from_row, to_row
+from holdfast.storage.sql.statements import also, any_of
 
 _WORDS = re.compile(r"\w+")
 MAX_QUERY_WORDS = 32
@@ -93,7 +95,7 @@ def _get(connection: Connection, actor: Actor, archive_id: str) -> Archive:
 
 
 def _listing(connection: Connection, actor: Actor, name: str | None, agent_id: str | None, page: Page) -> list[Archive]:
-    query = select(archives).where(archives.c.org_id == actor.org_id)
+    query = select(archives).where((eq if agent_id is None else also)(archives.c.org_id, actor.org_id))
     if name is not None:
         query = query.where(archives.c.name == name)
     if agent_id is not None:
@@ -103,7 +105,7 @@ def _listing(connection: Connection, actor: Actor, name: str | None, agent_id: s
 
 def _change(connection: Connection, actor: Actor, archive_id: str, alter: AlterArchive) -> Archive:
     after = alter(from_row(Archive, _row(connection, actor, archive_id, locked=True)))
-    connection.execute(update(archives).where(archives.c.id == archive_id).values(**to_row(archives, after)))
+    connection.execute(update(archives).where(archives.c.id == archive_id).values(**changes_of(archives, after)))
     return after
 
 
@@ -168,7 +170,8 @@ def _add_for_agent(connection: Connection, actor: Actor, agent_id: str, passage:
 
 def _of_agent(connection: Connection, actor: Actor, agent_id: str, search: str | None, page: Page) -> list[Passage]:
     get_agent(connection, actor, agent_id)
-    query = select(passages).where(passages.c.archive_id.in_(_used_by(agent_id)))
+    used = connection.execute(_used_by(agent_id)).scalars().all()
+    query = select(passages).where(any_of(passages.c.archive_id, used))  # usually one, whose index has this order
     if search:
         query = query.where(passages.c.text.icontains(search, autoescape=True))
     return [from_row(Passage, row) for row in page_rows(connection, query, passages, page)]

@@ -21,7 +21,8 @@ from holdfast.storage.schema.record_tables import agent_blocks, blocks
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.json_lists import holds
 from holdfast.storage.sql.paging import page_rows
-from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.rows import changes_of, from_row, to_row
+from holdfast.storage.sql.statements import also
 
 
 class SqlBlocks:
@@ -77,7 +78,7 @@ def _row(connection: Connection, actor: Actor, block_id: str, *, locked: bool = 
 
 def _change(connection: Connection, actor: Actor, block_id: str, alter: AlterBlock) -> Block:
     changed = alter(from_row(Block, _row(connection, actor, block_id, locked=True)))
-    connection.execute(update(blocks).where(blocks.c.id == block_id).values(**to_row(blocks, changed)))
+    connection.execute(update(blocks).where(blocks.c.id == block_id).values(**changes_of(blocks, changed)))
     raise_of_block(connection, block_id)
     return changed
 
@@ -100,7 +101,7 @@ def _attached(actor: Actor, agent_id: str) -> Select[Any]:
     return (
         select(blocks)
         .join(agent_blocks, agent_blocks.c.block_id == blocks.c.id)
-        .where(agent_blocks.c.agent_id == agent_id, blocks.c.org_id == actor.org_id)
+        .where(agent_blocks.c.agent_id == agent_id, also(blocks.c.org_id, actor.org_id))
     )
 
 

@@ -1,10 +1,10 @@
 """The store of conversations: create, change, fork, reset and remove.
 
-Implements `ports.stores.history_store.ConversationStore`. A fork shares the messages before the fork with its source
-and has a context of its own. A conversation's messages are its own and those of its ancestors up to the fork, which
-`lineage` lists (each conversation is its own ancestor, without a limit). Sequence numbers continue from the parent's,
-so one order holds for all. Number 0 is the system message, which is never shared. Messages of runs are written by
-`storage.runs.checkpoint`.
+Implements `ports.stores.conversation_store.ConversationStore`. A fork shares the messages before the fork with its
+source and has a context of its own. A conversation's messages are its own and those of its ancestors up to the fork,
+which `lineage` lists (each conversation is its own ancestor, without a limit). Sequence numbers continue from the
+parent's, so one order holds for all. Number 0 is the system message, which is never shared. Messages of runs are
+written by `storage.runs.checkpoint`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, false, func, insert, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.conversation.messages import Message
@@ -26,10 +26,20 @@ from holdfast.ports.paging import Page
 from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.checkpoint import message_row
 from holdfast.storage.runs.run_store import lock_idle_conversation
-from holdfast.storage.schema.record_tables import UNRETURNED, context, conversations, ledger, lineage, messages, runs
+from holdfast.storage.schema.record_tables import (
+    IS_NOT_DEFAULT,
+    UNRETURNED,
+    context,
+    conversations,
+    ledger,
+    lineage,
+    messages,
+    runs,
+)
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.paging import page_rows
 from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.statements import also
 
 MAX_CACHED_DEFAULTS = 10_000
 
@@ -72,29 +82,34 @@ def default_of(connection: Connection, agent_id: str, actor: Actor) -> Conversat
 def listing(
     connection: Connection, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None
 ) -> list[Conversation]:
-    query = select(conversations).where(
-        conversations.c.org_id == actor.org_id, ~conversations.c.is_default, conversations.c.deleted_at.is_(None)
-    )
+    query = select(conversations).where(conversations.c.deleted_at.is_(None))
     query = query.where(func.coalesce(conversations.c.hidden, False).is_(False))
-    if agent_id is not None:
-        query = query.where(conversations.c.agent_id == agent_id)
+    if agent_id is None:
+        query = query.where(conversations.c.org_id == actor.org_id, IS_NOT_DEFAULT)
+    else:
+        of_agent = (conversations.c.agent_id == agent_id, ~conversations.c.is_default)
+        query = query.where(*of_agent, also(conversations.c.org_id, actor.org_id))
     if archived == "unarchived":
         query = query.where(conversations.c.archived_at.is_(None))
     elif archived == "archived":
         query = query.where(conversations.c.archived_at.is_not(None))
     if search is not None:
         query = query.where(conversations.c.summary.icontains(search, autoescape=True))
-    key = func.coalesce(conversations.c[page.order_by], conversations.c.created_at)
+    key = None
+    if page.order_by != "created_at":
+        key = func.coalesce(conversations.c[page.order_by], conversations.c.created_at)
     return [from_row(Conversation, row) for row in page_rows(connection, query, conversations, page, key)]
 
 
 _UNCHANGEABLE = frozenset({"id", "org_id", "agent_id", "is_default", "created_at", "created_by", "last_message_at"})
 
 
-def change(connection: Connection, conversation: Conversation) -> None:
-    """Update what clients can change. Runs write `last_message_at`, so the caller's value may be old and is ignored."""
+def change(connection: Connection, conversation: Conversation, last_message_at: datetime | None) -> None:
+    """Update what clients can change. Runs write `last_message_at`, so the record's value may be old and is ignored."""
     row = to_row(conversations, conversation)
     values = {name: value for name, value in row.items() if name not in _UNCHANGEABLE}
+    if last_message_at is not None:
+        values["last_message_at"] = last_message_at
     connection.execute(update(conversations).where(conversations.c.id == conversation.id).values(**values))
     raise_of_agents(connection, [conversation.agent_id])
 
@@ -173,6 +188,19 @@ def in_lineage(conversation_id: str) -> Any:
     return exists(ancestor)
 
 
+def lineage_ranges(connection: Connection, conversation_id: str) -> list[ColumnElement[bool]]:
+    """The same as one condition for each ancestor; each is a range of the index by conversation and number."""
+    query = select(lineage.c.ancestor_id, lineage.c.up_to_seq).where(lineage.c.conversation_id == conversation_id)
+    return [
+        and_(messages.c.conversation_id == ancestor_id, *_shared(up_to))
+        for ancestor_id, up_to in connection.execute(query).all()
+    ] or [false()]
+
+
+def _shared(up_to: int | None) -> tuple[ColumnElement[bool], ...]:
+    return () if up_to is None else (messages.c.seq > 0, messages.c.seq <= up_to)
+
+
 def remove(connection: Connection, conversation_id: str, now: datetime) -> None:
     """Delete the conversation. If forks share its messages, it is only marked as deleted, and the messages stay."""
     lock_idle_conversation(connection, conversation_id)
@@ -184,7 +212,7 @@ def remove(connection: Connection, conversation_id: str, now: datetime) -> None:
         return
     connection.execute(delete(context).where(context.c.conversation_id == conversation_id))
     connection.execute(delete(ledger).where(ledger.c.conversation_id == conversation_id, UNRETURNED))
-    queued = update(runs).where(runs.c.conversation_id == conversation_id, runs.c.queued)
+    queued = update(runs).where(runs.c.conversation_id == conversation_id, runs.c.stop_reason.is_(None), runs.c.queued)
     connection.execute(queued.values(queued=False, status="cancelled", stop_reason="cancelled", completed_at=now))
     removed = update(conversations).where(conversations.c.id == conversation_id)
     connection.execute(removed.values(deleted_at=now, version=conversations.c.version + 1))
@@ -218,7 +246,7 @@ def _move_shared_messages(connection: Connection, conversation_id: str) -> None:
 
 
 class SqlConversations:
-    """Implements `ports.stores.history_store.ConversationStore`."""
+    """Implements `ports.stores.conversation_store.ConversationStore`."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -247,8 +275,8 @@ class SqlConversations:
     ) -> Sequence[Conversation]:
         return await self._database.read(listing, actor, page, agent_id=agent_id, archived=archived, search=search)
 
-    async def change(self, conversation: Conversation) -> None:
-        await self._database.write(change, conversation)
+    async def change(self, conversation: Conversation, *, last_message_at: datetime | None = None) -> None:
+        await self._database.write(change, conversation, last_message_at)
 
     async def context_ids(self, conversation_id: str) -> Sequence[str]:
         return await self._database.read(context_ids, conversation_id)

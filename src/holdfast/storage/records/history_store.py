@@ -5,31 +5,30 @@ Implements `ports.stores.history_store.History`. The SQL of run listings is in `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from operator import eq
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, delete, or_, select, union, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, or_, select, union, union_all, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.conversation.messages import Message
 from holdfast.core.errors import Conflict, NotFound
-from holdfast.core.lifecycle import ACTIVE, WAITING_CALLS
+from holdfast.core.lifecycle import WAITING_CALLS
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessagePage, MessageScope, RunFilter, StepFilter
-from holdfast.storage.records.conversation_store import in_lineage
+from holdfast.storage.records.conversation_store import in_lineage, lineage_ranges
 from holdfast.storage.run_listing.list_runs import list_runs
+from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.run_store import get_run, run_value
 from holdfast.storage.runs.snapshots import message_value
 from holdfast.storage.runs.steps import step_value
 from holdfast.storage.schema.record_tables import UNRETURNED, conversations, ledger, messages, runs, steps
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.json_lists import list_holds
-from holdfast.storage.sql.paging import page_rows
-
-# A page of messages is put together in memory and written as JSON on the event loop, so it is limited in size too.
-MAX_PAGE_CHARS = 16 * 1024 * 1024
-ROWS_AT_ONCE = 50
+from holdfast.storage.sql.paging import MAX_PAGE_CHARS, ROWS_AT_ONCE, page_rows, text_chars
+from holdfast.storage.sql.statements import also
 
 
 class SqlHistory:
@@ -69,38 +68,41 @@ class SqlHistory:
 # ---- messages -------------------------------------------------------------------------------------------------------
 
 
-def _scoped(actor: Actor, scope: MessageScope) -> Select[Any]:
-    query = select(messages).where(messages.c.org_id == actor.org_id)
-    if scope.conversation_id is not None:
-        query = query.where(in_lineage(scope.conversation_id))
+def _scoped(actor: Actor, scope: MessageScope) -> list[ColumnElement[bool]]:
+    """The conditions of a scope, except that of a conversation, which `_messages` splits into its ranges."""
+    if scope == MessageScope(strict_cursors=scope.strict_cursors):
+        return [messages.c.org_id == actor.org_id]
+    found = [also(messages.c.org_id, actor.org_id)]
     if scope.agent_id is not None:
-        live = select(conversations.c.id).where(
-            conversations.c.agent_id == scope.agent_id, conversations.c.deleted_at.is_(None)
-        )
-        query = query.where(messages.c.agent_id == scope.agent_id, messages.c.conversation_id.in_(live))
+        deleted = (conversations.c.id == messages.c.conversation_id, conversations.c.deleted_at.is_not(None))
+        found += [messages.c.agent_id == scope.agent_id, ~exists().where(*deleted)]
     if scope.run_id is not None:
-        query = query.where(messages.c.run_id == scope.run_id)
+        found.append(messages.c.run_id == scope.run_id)
     if scope.step_id is not None:
-        query = query.where(messages.c.step_id == scope.step_id)
-    return query
+        found.append(messages.c.step_id == scope.step_id)
+    return found
 
 
 def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: Page) -> MessagePage:
     """A page of messages. Within one conversation the order is by sequence number; across several, by time first."""
     by_sequence = scope.agent_id is None and (scope.conversation_id or scope.run_id or scope.step_id)
     keys = (messages.c.seq,) if by_sequence else (messages.c.created_at, messages.c.seq, messages.c.id)
-    query = _scoped(actor, scope)
+    wanted = _scoped(actor, scope)
     for cursor, newer in ((page.after, True), (page.before, False)):
-        if cursor is not None and (side := _on_side(connection, actor, keys, cursor, newer)) is not None:
-            query = query.where(side)
+        if cursor is not None and (side := _on_side(connection, actor, scope, keys, cursor, newer)) is not None:
+            wanted += side
         elif cursor is not None and scope.strict_cursors:
             raise NotFound(f"No message found with id '{cursor}'.")
     order = [key.asc() if page.ascending else key.desc() for key in keys]
+    query = select(messages).where(*wanted)
+    if scope.conversation_id is not None:
+        ranges = lineage_ranges(connection, scope.conversation_id)
+        query = select(messages).where(messages.c.id.in_(_first_of(ranges, wanted, order, page.limit)))
     rows = connection.execute(query.order_by(*order).limit(page.limit), execution_options={"yield_per": ROWS_AT_ONCE})
     found: list[Message] = []
     chars = 0
     for row in rows.mappings():
-        chars += _text_chars(row["body"])
+        chars += text_chars(row["body"])
         if found and chars > MAX_PAGE_CHARS:
             rows.close()
             return MessagePage(found, cut=True)
@@ -108,18 +110,29 @@ def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: P
     return MessagePage(found)
 
 
-def _text_chars(value: Any) -> int:
-    """How many characters the texts in a JSON value have, images as base64 among them."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        value = value.values()
-    return sum(map(_text_chars, value)) if isinstance(value, Iterable) else 0
+def _first_of(
+    ranges: Sequence[ColumnElement[bool]], wanted: Sequence[ColumnElement[bool]], order: Sequence[Any], limit: int
+) -> Any:
+    """The ids of the first messages of each range, in this order. All ranges together would have to be sorted."""
+    firsts = (select(messages.c.id).where(one, *wanted).order_by(*order).limit(limit).subquery() for one in ranges)
+    return union_all(*(select(first.c.id) for first in firsts))
 
 
-def _on_side(connection: Connection, actor: Actor, keys: tuple[Any, ...], cursor: str, newer: bool) -> Any:
-    """The condition for messages on one side of the cursor, compared key by key; None if the cursor does not exist."""
+def _on_side(
+    connection: Connection, actor: Actor, scope: MessageScope, keys: tuple[Any, ...], cursor: str, newer: bool
+) -> list[ColumnElement[bool]] | None:
+    """The conditions for messages on one side of the cursor, compared key by key; None if the cursor does not exist in
+    this scope."""
     query = select(*keys).where(messages.c.id == cursor, messages.c.org_id == actor.org_id)
+    for column, parent in (
+        (messages.c.agent_id, scope.agent_id),
+        (messages.c.run_id, scope.run_id),
+        (messages.c.step_id, scope.step_id),
+    ):
+        if parent is not None:
+            query = query.where(column == parent)
+    if scope.conversation_id is not None:
+        query = query.where(in_lineage(scope.conversation_id))
     position = connection.execute(query).first()
     if position is None:
         return None
@@ -127,7 +140,8 @@ def _on_side(connection: Connection, actor: Actor, keys: tuple[Any, ...], cursor
     for index, key in enumerate(keys):
         same = [keys[i] == position[i] for i in range(index)]
         alternatives.append(and_(*same, key > position[index] if newer else key < position[index]))
-    return or_(*alternatives)
+    bound = keys[0] >= position[0] if newer else keys[0] <= position[0]  # implied by the rest; an index can seek to it
+    return [bound, or_(*alternatives)]
 
 
 def _message(connection: Connection, actor: Actor, message_id: str) -> Message:
@@ -147,9 +161,15 @@ def _open_runs(connection: Connection, actor: Actor, agent_id: str | None, conve
     waiting = select(ledger.c.run_id).where(
         ledger.c.org_id == actor.org_id, UNRETURNED, ledger.c.status.in_(sorted(WAITING_CALLS))
     )
-    for column, value in (("agent_id", agent_id), ("conversation_id", conversation_id)):
-        if value is not None:
-            active, waiting = active.where(runs.c[column] == value), waiting.where(ledger.c[column] == value)
+    if agent_id is not None:
+        its_own = select(conversations.c.id).where(conversations.c.agent_id == agent_id)
+        active, waiting = (
+            active.where(runs.c.agent_id == agent_id),
+            waiting.where(ledger.c.conversation_id.in_(its_own)),
+        )
+    if conversation_id is not None:
+        active = active.where(runs.c.conversation_id == conversation_id)
+        waiting = waiting.where(ledger.c.conversation_id == conversation_id)
     query = select(runs).where(runs.c.id.in_(union(active, waiting))).order_by(runs.c.created_at, runs.c.id)
     return [run_value(row) for row in connection.execute(query).mappings()]
 
@@ -161,7 +181,7 @@ def _delete_run(connection: Connection, actor: Actor, run_id: str) -> None:
     """
     run = get_run(connection, run_id, actor)
     active = select(runs.c.id).where(runs.c.conversation_id == run.conversation_id, runs.c.turn_id == run.turn_id)
-    active = active.where(runs.c.status.in_(sorted(ACTIVE)))
+    active = active.where(runs.c.stop_reason.is_(None))
     waiting = select(ledger.c.call_id).where(
         ledger.c.conversation_id == run.conversation_id, ledger.c.turn_id == run.turn_id, UNRETURNED
     )
@@ -170,6 +190,7 @@ def _delete_run(connection: Connection, actor: Actor, run_id: str) -> None:
     its_steps = messages.c.step_id.in_(select(steps.c.id).where(steps.c.run_id == run_id))
     connection.execute(update(messages).where(its_steps).values(step_id=None))
     connection.execute(update(messages).where(messages.c.run_id == run_id).values(run_id=None))
+    raise_of_agents(connection, [run.agent_id])  # what is remembered of the conversation names the run
     connection.execute(delete(runs).where(runs.c.id == run_id))
 
 
@@ -177,7 +198,8 @@ def _delete_run(connection: Connection, actor: Actor, run_id: str) -> None:
 
 
 def _steps(connection: Connection, actor: Actor, wanted: StepFilter, page: Page) -> list[Step]:
-    query = select(steps).where(steps.c.org_id == actor.org_id)
+    of_one = wanted.agent_id is not None or wanted.run_id is not None
+    query = select(steps).where((also if of_one else eq)(steps.c.org_id, actor.org_id))
     for column, value in (
         (steps.c.agent_id, wanted.agent_id),
         (steps.c.run_id, wanted.run_id),

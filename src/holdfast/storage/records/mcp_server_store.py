@@ -17,7 +17,7 @@ from holdfast.storage.records.tool_lookup import write_tool
 from holdfast.storage.runs.agent_revision import raise_of_tools
 from holdfast.storage.schema.record_tables import mcp_servers, tools
 from holdfast.storage.sql.database import Database
-from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.rows import changes_of, from_row, to_row
 
 EXTERNAL = "external_mcp"
 
@@ -86,7 +86,9 @@ def _change(connection: Connection, actor: Actor, server_id: str, alter: AlterSe
     before = _locked(connection, actor, server_id)
     after = alter(before)
     _check_name(connection, after)
-    connection.execute(update(mcp_servers).where(mcp_servers.c.id == server_id).values(**to_row(mcp_servers, after)))
+    connection.execute(
+        update(mcp_servers).where(mcp_servers.c.id == server_id).values(**changes_of(mcp_servers, after))
+    )
     if after.revision != before.revision:
         for tool in _tools(connection, actor, server_id):
             write_tool(connection, tool, replace(tool, mcp={**(tool.mcp or {}), "revision": after.revision}))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, time
+from operator import eq
 
-from sqlalchemy import Connection, String, cast, or_, select
+from sqlalchemy import Connection, String, cast, exists, select
 
 from holdfast.core.conversation.messages import (
     AssistantBody,
@@ -24,6 +25,7 @@ from holdfast.ports.stores.message_search import Hit, moment_in
 from holdfast.storage.runs.snapshots import message_value
 from holdfast.storage.schema.record_tables import messages, runs
 from holdfast.storage.sql.database import Database
+from holdfast.storage.sql.statements import also
 
 MAX_SCANNED = 2_000
 MAX_SQL_WORDS = 20  # conditions in the query: the database cannot parse thousands of them
@@ -61,14 +63,16 @@ def _search(
 ) -> list[Hit]:
     """The newest messages that contain every word, up to `limit`."""
     org_id, agent_id, conversation_id, not_turn = scope
-    query = select(messages).where(messages.c.org_id == org_id)
-    if agent_id is not None:
-        query = query.where(messages.c.agent_id == agent_id)
+    of_part = agent_id is not None or conversation_id is not None
+    query = select(messages).where((also if of_part else eq)(messages.c.org_id, org_id))
+    order = [messages.c.created_at.desc(), messages.c.seq.desc()]
     if conversation_id is not None:
         query = query.where(messages.c.conversation_id == conversation_id)
+        order = [messages.c.seq.desc()]  # as their times are ordered, but with an index
+    if agent_id is not None:
+        query = query.where((eq if conversation_id is None else also)(messages.c.agent_id, agent_id))
     if not_turn:
-        of_turn = select(runs.c.id).where(runs.c.agent_id == agent_id, runs.c.turn_id == not_turn)
-        query = query.where(or_(messages.c.run_id.is_(None), messages.c.run_id.not_in(of_turn)))
+        query = query.where(~exists().where(runs.c.id == messages.c.run_id, runs.c.turn_id == not_turn))
     if span[0] is not None:
         query = query.where(messages.c.created_at >= span[0])
     if span[1] is not None:
@@ -76,7 +80,7 @@ def _search(
     for word in words[:MAX_SQL_WORDS]:
         if word.isalnum():  # quotes and backslashes are escaped in the stored JSON
             query = query.where(cast(messages.c.body, String).icontains(word, autoescape=True))
-    query = query.order_by(messages.c.created_at.desc(), messages.c.seq.desc()).limit(MAX_SCANNED)
+    query = query.order_by(*order).limit(MAX_SCANNED)
     found: list[Hit] = []
     lowered = [word.lower() for word in words]
     for row in connection.execute(query).mappings():

@@ -19,7 +19,7 @@ from holdfast.core.records import Actor, Provider
 from holdfast.ports.stores.provider_store import BroughtProvider
 from holdfast.storage.schema.record_tables import provider_models, providers
 from holdfast.storage.sql.database import Database
-from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.rows import changes_of, from_row, to_row
 
 
 class SqlProviders:
@@ -78,7 +78,7 @@ def _all_of(connection: Connection, org_id: str) -> list[Provider]:
 
 def _change(connection: Connection, before: Provider, after: Provider, models: Sequence[ModelInfo] | None) -> None:
     unchanged = and_(providers.c.id == before.id, providers.c.updated_at == before.updated_at)
-    if connection.execute(update(providers).where(unchanged).values(to_row(providers, after))).rowcount != 1:
+    if connection.execute(update(providers).where(unchanged).values(**changes_of(providers, after))).rowcount != 1:
         raise Conflict(f"Provider {before.id} was changed by another request meanwhile; read it again and repeat.")
     if models is not None:
         _write_models(connection, after, models)

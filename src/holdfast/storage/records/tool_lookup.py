@@ -13,7 +13,7 @@ from holdfast.core.errors import Invalid
 from holdfast.core.records import Tool
 from holdfast.storage.runs.agent_revision import raise_of_tools
 from holdfast.storage.schema.record_tables import tools
-from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.rows import changes_of, from_row, to_row
 
 
 def ensure_tools(connection: Connection, wanted: Sequence[Tool]) -> list[Tool]:
@@ -41,7 +41,7 @@ def _up_to_date(connection: Connection, found: Tool, wanted: Tool) -> Tool:
 
 def write_tool(connection: Connection, before: Tool, after: Tool) -> Tool:
     """Update a tool. A client that stores the same tool again at each of its starts does not touch the agents."""
-    connection.execute(update(tools).where(tools.c.id == after.id).values(**to_row(tools, after)))
+    connection.execute(update(tools).where(tools.c.id == after.id).values(**changes_of(tools, after)))
     if replace(after, updated_at=before.updated_at, updated_by=before.updated_by) != before:
         raise_of_tools(connection, [after.id])
     return after

@@ -19,6 +19,7 @@ from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.json_lists import holds
 from holdfast.storage.sql.paging import page_rows
 from holdfast.storage.sql.rows import from_row, to_row
+from holdfast.storage.sql.statements import also
 
 
 class SqlTools:
@@ -108,7 +109,7 @@ def _of_agent(connection: Connection, actor: Actor, agent_id: str, page: Page) -
     query = (
         select(tools)
         .join(agent_tools, agent_tools.c.tool_id == tools.c.id)
-        .where(agent_tools.c.agent_id == agent_id, tools.c.org_id == actor.org_id)
+        .where(agent_tools.c.agent_id == agent_id, also(tools.c.org_id, actor.org_id))
     )
     return [from_row(Tool, row) for row in page_rows(connection, query, tools, page)]
 

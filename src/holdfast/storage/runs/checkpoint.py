@@ -16,7 +16,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from holdfast.core.conversation.message_codec import encode
 from holdfast.core.conversation.messages import Message
@@ -25,11 +25,11 @@ from holdfast.core.lifecycle import RunStatus, check_rest
 from holdfast.core.records import Run
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.run_store import Change, Lease, Rest, StaleSnapshot
+from holdfast.storage.chores.outbox import enqueue_callback
 from holdfast.storage.runs import audit_log
 from holdfast.storage.runs.agent_revision import refuse_if_changed
 from holdfast.storage.runs.block_edits import write_edit
 from holdfast.storage.runs.ledger import write_calls
-from holdfast.storage.runs.outbox import enqueue_callback
 from holdfast.storage.runs.steps import write_step
 from holdfast.storage.runs.used_tools import names_of_used_tools, write_used_tools
 from holdfast.storage.schema.record_tables import agents, allowances, context, conversations, events, messages, runs
@@ -198,10 +198,14 @@ def _rewrite_system(connection: Connection, system: Message) -> None:
 
 def _roll_back(connection: Connection, turn_id: str, conversation_id: str) -> None:
     """Remove the turn's messages from the context; they stay in the history. A summary stands for older messages, so it
-    stays in the context."""
-    of_turn = select(runs.c.id).where(runs.c.conversation_id == conversation_id, runs.c.turn_id == turn_id)
-    query = select(messages.c.id, messages.c.body).where(
-        messages.c.conversation_id == conversation_id, messages.c.run_id.in_(of_turn)
+    stays in the context.
+
+    A turn has the id of its first run. Only messages since that run began are compared."""
+    began = select(func.min(messages.c.seq)).where(messages.c.run_id == turn_id).scalar_subquery()
+    query = (
+        select(messages.c.id, messages.c.body)
+        .join(runs, runs.c.id == messages.c.run_id)
+        .where(messages.c.conversation_id == conversation_id, messages.c.seq >= began, runs.c.turn_id == turn_id)
     )
     removed = [row.id for row in connection.execute(query) if row.body["type"] != "summary"]
     connection.execute(

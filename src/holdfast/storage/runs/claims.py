@@ -29,7 +29,7 @@ from sqlalchemy.engine import RowMapping
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.elements import ColumnElement
 
-from holdfast.core.lifecycle import ACTIVE, WAITING_CALLS
+from holdfast.core.lifecycle import WAITING_CALLS
 from holdfast.core.records import Run
 from holdfast.ports.stores.run_store import Claim, Lease
 from holdfast.storage.schema.record_tables import UNRETURNED, ledger, runs
@@ -146,7 +146,7 @@ def _must_wait_its_turn() -> ColumnElement[bool]:
     )
     return exists().where(
         other.c.conversation_id == runs.c.conversation_id,
-        one_of_words(other.c.status, ACTIVE),
+        other.c.stop_reason.is_(None),  # it is active; its status would make Postgres read all active runs each time
         other.c.id != runs.c.id,
         or_(~other.c.queued, earlier),
     )

@@ -20,8 +20,8 @@ from holdfast.core.errors import Broken
 from holdfast.core.lifecycle import CALL_CHANGES, OPEN_CALLS, CallStatus
 from holdfast.core.state import Call
 from holdfast.ports.stores.run_store import Change
+from holdfast.storage.chores.outbox import enqueue
 from holdfast.storage.runs.announcements import announce
-from holdfast.storage.runs.outbox import enqueue
 from holdfast.storage.schema.record_tables import UNRETURNED, ledger
 from holdfast.storage.sql.prepared import Prepared
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.records import Actor, Run
 from holdfast.ports.clock import Clock
+from holdfast.ports.paging import Page
+from holdfast.ports.stores.history_store import RunFilter
 from holdfast.ports.stores.retry_detection import RetriedRequest
-from holdfast.storage.runs.run_store import run_value
-from holdfast.storage.schema.record_tables import run_keys, runs
+from holdfast.storage.run_listing.list_runs import list_runs
+from holdfast.storage.schema.record_tables import run_keys
 from holdfast.storage.sql.database import Database
 
 RETRY_WINDOW = timedelta(seconds=30)  # a client retries within this time after the response was lost, or not at all
@@ -55,27 +57,25 @@ def _record_undelivered(connection: Connection, run: Run, now: datetime) -> None
 
 def _find(connection: Connection, actor: Actor, sought: RetriedRequest, died: HasDied, now: datetime) -> Run | None:
     """The run of the newest request with the same body, if this request is a retry of it."""
-    same_sender = (runs.c.conversation_id == sought.conversation_id, runs.c.created_by == actor.user_id)
-    newest = select(runs).where(*same_sender).order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(RUNS_SEARCHED)
-    for row in connection.execute(newest).mappings():
-        if row["request"].get("body_digest") != sought.body_digest:
+    for run in list_runs(connection, actor, RunFilter(conversation_id=sought.conversation_id), Page(RUNS_SEARCHED)):
+        if run.created_by != actor.user_id or run.request.get("body_digest") != sought.body_digest:
             continue
-        active = row["status"] in ACTIVE
+        active = run.status in ACTIVE
         retry = (active and sought.rejectable) or _is_undelivered(
-            connection, row, died, None if active else now - RETRY_WINDOW
+            connection, run, died, None if active else now - RETRY_WINDOW
         )
-        return run_value(row) if retry else None
+        return run if retry else None
     return None
 
 
-def _is_undelivered(connection: Connection, row: RowMapping, died: HasDied, since: datetime | None) -> bool:
+def _is_undelivered(connection: Connection, run: Run, died: HasDied, since: datetime | None) -> bool:
     """True if the response was never delivered: its client disconnected, or the process serving it died, after `since`
     (at any time, if None)."""
-    waiter = row["request"].get("waiter")
+    waiter = run.request.get("waiter")
     if waiter is None:
         return False
-    noted = (run_keys.c.conversation_id == row["conversation_id"], run_keys.c.key == _undelivered_key(row["id"]))
+    noted = (run_keys.c.conversation_id == run.conversation_id, run_keys.c.key == _undelivered_key(run.id))
     disconnected_at = connection.execute(select(run_keys.c.created_at).where(*noted)).scalar()
     if disconnected_at is not None and (since is None or disconnected_at >= since):
         return True
-    return (since is None or row["completed_at"] >= since) and died(waiter)
+    return (since is None or (run.completed_at is not None and run.completed_at >= since)) and died(waiter)

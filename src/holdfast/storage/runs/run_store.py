@@ -16,7 +16,18 @@ from sqlalchemy.engine import RowMapping
 from holdfast.core.errors import ConversationBusy, NotFound, UniqueConflict
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.clock import Clock
-from holdfast.ports.stores.run_store import Change, Claim, KnownContext, KnownRequest, Lease, LogEnd, LogPage, Snapshot
+from holdfast.ports.stores.run_store import (
+    Change,
+    Claim,
+    KnownContext,
+    KnownRequest,
+    Lease,
+    LogEnd,
+    LogPage,
+    NewPage,
+    Snapshot,
+    Takeover,
+)
 from holdfast.storage.runs import checkpoint as checkpoints
 from holdfast.storage.runs import claims, event_log
 from holdfast.storage.runs.queue_limits import QueueLimits, refuse_if_full
@@ -28,7 +39,7 @@ from holdfast.storage.schema.run_tables import ONE_ACTIVE_RUN
 from holdfast.storage.sql.database import Database
 from holdfast.storage.sql.prepared import Prepared
 from holdfast.storage.sql.rows import from_row, to_row
-from holdfast.storage.sql.statements import HOLDS_CONVERSATION, fenced
+from holdfast.storage.sql.statements import ACTIVE_RUN, HELD_BY, HOLDS_CONVERSATION, fence_of, no_longer_held
 
 
 class SqlRunStore:
@@ -78,11 +89,17 @@ class SqlRunStore:
     async def change_idle(self, change: Change) -> None:
         await self._database.write(_change_idle, change, self._clock.now())
 
-    async def append_events(self, lease: Lease, first_seq: int, records: Sequence[str]) -> bool:
-        return await self._database.write(_append, lease, first_seq, tuple(records), self._clock.now())
+    async def append_events(self, pages: Sequence[NewPage]) -> Sequence[str]:
+        return await self._database.write(event_log.append, pages, self._clock.now())
 
-    async def renew(self, lease: Lease) -> bool:
-        return await self._database.write(_renew, lease, None)
+    async def last_event(self, run_id: str) -> int:
+        return await self._database.read(event_log.last_event, run_id)
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[str]:
+        return await self._database.write(_renew, leases)
+
+    async def cancels_asked(self, owner: str) -> Sequence[str]:
+        return await self._database.read(_cancels_asked, owner)
 
     async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:
         return await self._database.write(_ask_cancel, run_id, by, reason, rollback, self._clock.now())
@@ -99,7 +116,7 @@ class SqlRunStore:
     async def run_steps(self, run_id: str) -> Sequence[Step]:
         return await self._database.read(steps_of_run, run_id)
 
-    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> tuple[Snapshot, Sequence[Step]]:
+    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> Takeover:
         return await self._database.read(read_takeover, claim, known)
 
     async def claim_these(
@@ -127,6 +144,11 @@ class SqlRunStore:
 _HOLDER = Prepared(select(runs.c.id).where(runs.c.conversation_id == bindparam("conversation_id"), HOLDS_CONVERSATION))
 _INSERT = Prepared(insert(runs))
 _RUN = Prepared(select(runs).where(runs.c.id == bindparam("id")))
+_EXTEND = Prepared(update(runs).where(*HELD_BY).values(lease_expires_at=bindparam("expires_at")))
+# `ix_runs_active_cancel` holds only the runs that are to be cancelled.
+_CANCELS_ASKED = Prepared(
+    select(runs.c.id).where(runs.c.lease_owner == bindparam("owner"), ACTIVE_RUN, runs.c.cancel_asked_at.is_not(None))
+)
 
 
 def refuse_if_busy(connection: Connection, conversation_id: str) -> None:
@@ -187,23 +209,22 @@ def _begin(
 
 def _refuse_to_overtake(connection: Connection, conversation_id: str) -> None:
     """A `when_busy="queue"` request must not overtake runs that are already queued."""
-    waiting = (runs.c.conversation_id == conversation_id, runs.c.queued, runs.c.status == "created")
+    waiting = (runs.c.conversation_id == conversation_id, runs.c.stop_reason.is_(None), runs.c.queued)
     if connection.execute(select(runs.c.id).where(*waiting).limit(1)).first() is not None:
         raise ConversationBusy(None)
 
 
-def _renew(connection: Connection, lease: Lease, last_event: int | None) -> bool:
-    """Extend the lease; True if a cancel was requested. Raises `LostLease`."""
-    values: dict[str, object] = {"lease_expires_at": lease.expires_at}
-    if last_event is not None:
-        values["last_event"] = last_event
-    return fenced(connection, lease, values)["cancel_asked_at"] is not None
+def _renew(connection: Connection, leases: Sequence[Lease]) -> list[str]:
+    """Extend the leases; the ids of the runs that their owner no longer holds."""
+    in_order = sorted(leases, key=lambda lease: lease.run_id)  # as every writer that locks several runs
+    rows = [{**fence_of(lease), "expires_at": lease.expires_at} for lease in in_order]
+    if connection.execute(_EXTEND, rows).rowcount == len(leases):
+        return []
+    return no_longer_held(connection, leases)
 
 
-def _append(connection: Connection, lease: Lease, first: int, records: tuple[str, ...], now: datetime) -> bool:
-    cancel_requested = _renew(connection, lease, first + len(records) - 1)
-    checkpoints.append_page(connection, lease.run_id, first, records, now)
-    return cancel_requested
+def _cancels_asked(connection: Connection, owner: str) -> list[str]:
+    return sorted(connection.execute(_CANCELS_ASKED, {"owner": owner}).scalars())
 
 
 def _ask_cancel(

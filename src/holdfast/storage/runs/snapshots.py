@@ -14,9 +14,10 @@ from holdfast.core.approvals.approval_gate import Allowance
 from holdfast.core.conversation.message_codec import decode_body
 from holdfast.core.conversation.messages import Draft, Message
 from holdfast.core.errors import NotFound
-from holdfast.core.records import Agent, Block, Conversation, Step, Tool
+from holdfast.core.records import Agent, Block, Conversation, Tool
 from holdfast.core.run_request import RunRequest
-from holdfast.ports.stores.run_store import Claim, KnownContext, Snapshot
+from holdfast.ports.stores.run_store import Claim, KnownContext, Snapshot, Takeover
+from holdfast.storage.runs.event_log import last_event
 from holdfast.storage.runs.ledger import called_in_turn, unreturned
 from holdfast.storage.runs.steps import step_of, steps_of_run
 from holdfast.storage.schema.record_tables import (
@@ -72,11 +73,9 @@ _OF_RUN = and_(context.c.position > bindparam("last_seq"), messages.c.run_id == 
 _NEWER = Prepared(_CONTEXT_QUERY.where(or_(context.c.position == _SYSTEM_POSITION, _OF_RUN)))
 
 
-def read_takeover(
-    connection: Connection, claim: Claim, known: KnownContext | None
-) -> tuple[Snapshot, tuple[Step, ...]]:
-    """The snapshot for the new owner of a run, and the run's steps. If only the run's input was written since `known`,
-    only that is read of the context."""
+def read_takeover(connection: Connection, claim: Claim, known: KnownContext | None) -> Takeover:
+    """What the new owner of a run continues from. If only the run's input was written since `known`, only that is read
+    of the context."""
     run = claim.run
     only_input_is_new = known is not None and run.input_version == known.version + 1
     known_version = run.input_version if only_input_is_new else known.version if known else None
@@ -86,9 +85,10 @@ def read_takeover(
         rows = connection.execute(_NEWER, given).mappings()
         snapshot = replace(snapshot, newer=tuple(message_value(row) for row in rows))
     if claim.lease.epoch == 1 and run.turn_id == run.id:  # nothing was done in this turn before
-        return replace(snapshot, called=(), last_result=None), ()
+        return Takeover(replace(snapshot, called=(), last_result=None), (), run.last_event)
     called, last_result = called_in_turn(connection, run.turn_id)
-    return replace(snapshot, called=called, last_result=last_result), steps_of_run(connection, run.id)
+    snapshot = replace(snapshot, called=called, last_result=last_result)
+    return Takeover(snapshot, steps_of_run(connection, run.id), last_event(connection, run.id))
 
 
 def read_snapshot(connection: Connection, conversation_id: str, known_version: int | None = None) -> Snapshot:

@@ -18,10 +18,11 @@ from sqlalchemy import Connection, Engine, inspect, text
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0016"
-# Older versions cannot work on a database after one of these: 0013 drops columns that they read; since 0015 every
-# writer of an agent must raise its revision; since 0016 an input may be written before a worker claims its run.
-BREAKING = frozenset({"0013", "0015", "0016"})
+HEAD = "0019"
+# Older versions cannot work on a database after one of these: 0013 drops columns that they read; since 0015 each writer
+# of an agent raises its revision; since 0016 a page of events does not update its run; since 0019 an input may be
+# written before its run is claimed.
+BREAKING = frozenset({"0013", "0015", "0016", "0019"})
 APPLICATION_NAME = f"holdfast {HEAD}"  # of our connections to Postgres; versions before 0013 gave none
 
 _OLDER_PROCESSES = text(

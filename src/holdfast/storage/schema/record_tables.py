@@ -28,6 +28,7 @@ from holdfast.storage.schema.columns import Document, Moment, id_column, only_wh
 from holdfast.storage.schema.columns import metadata as metadata
 from holdfast.storage.schema.run_tables import events as events
 from holdfast.storage.schema.run_tables import outbox as outbox
+from holdfast.storage.schema.run_tables import request_changes as request_changes
 from holdfast.storage.schema.run_tables import run_keys as run_keys
 from holdfast.storage.schema.run_tables import run_tools as run_tools
 from holdfast.storage.schema.run_tables import runs as runs
@@ -84,6 +85,7 @@ agents = Table(
     *stamp_columns(),
     Column("revision", BigInteger, nullable=False, server_default="0"),
     Index("ix_agents_org_created", "org_id", "created_at", "id"),
+    Index("ix_agents_org_name", "org_id", "name", "created_at", "id"),
 )
 
 agent_tags = Table(
@@ -226,8 +228,8 @@ conversations = Table(
     Column("last_message_at", Moment),
     Column("document", Document, nullable=False),
     *stamp_columns(),
-    Index("ix_conversations_org_created", "org_id", "created_at", "id"),
-    Index("ix_conversations_agent_created", "agent_id", "created_at", "id"),
+    Index("ix_conversations_org_created", "org_id", "created_at", "id", **only_where("NOT is_default")),
+    Index("ix_conversations_agent_created", "agent_id", "is_default", "created_at", "id"),
     Index(
         "uq_conversations_default",
         "agent_id",
@@ -235,6 +237,9 @@ conversations = Table(
         **only_where("is_default"),
     ),
 )
+
+# Word for word as in ix_conversations_org_created, for the same reason as `UNRETURNED` below.
+IS_NOT_DEFAULT = text("NOT conversations.is_default")
 
 lineage = Table(
     "lineage",
@@ -285,8 +290,8 @@ ledger = Table(
     Column("step_id", String, primary_key=True),
     Column("call_id", String, primary_key=True),
     org_column(),
-    owned_by("agents", "agent_id"),
-    owned_by("conversations", "conversation_id"),
+    Column("agent_id", String, nullable=False),  # of the run, with which a call is deleted
+    Column("conversation_id", String, nullable=False),
     owned_by("runs", "run_id"),
     Column("turn_id", String, nullable=False),
     Column("position", Integer, nullable=False),
@@ -320,6 +325,7 @@ ledger = Table(
     Index("ix_ledger_expiry", "expires_at", **only_where("expires_at IS NOT NULL AND NOT returned")),
     Index("ix_ledger_warning", "warn_at", **only_where("warn_at IS NOT NULL AND NOT returned")),
     Index("ix_ledger_asked", "org_id", "asked_at", "approval_id", **only_where("approval_id IS NOT NULL")),
+    Index("ix_ledger_waiting", "org_id", "asked_at", "approval_id", **only_where("NOT returned")),
 )
 
 # SQLite uses a partial index only if the query repeats its condition word for word. `~ledger.c.returned` would be
@@ -331,7 +337,7 @@ allowances = Table(
     metadata,
     id_column(),
     org_column(),
-    owned_by("agents", "agent_id"),
+    Column("agent_id", String, nullable=False),  # of the conversation, with which an allowance is deleted
     owned_by("conversations", "conversation_id"),
     Column("tool_name", String, nullable=False),
     Column("arguments_digest", String),
@@ -341,7 +347,7 @@ allowances = Table(
     Column("revoked_at", Moment),
     Column("revoked_by", String),
     Index("ix_allowances_conversation", "conversation_id"),
-    Index("ix_allowances_org_created", "org_id", "created_at", "id"),
+    Index("ix_allowances_org_created", "org_id", "created_at", "id", **only_where("revoked_at IS NULL")),
 )
 
 decisions = Table(

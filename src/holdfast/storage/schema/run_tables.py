@@ -72,6 +72,7 @@ runs = Table(
     # One run at a time works on a conversation.
     Index(ONE_ACTIVE_RUN, "conversation_id", unique=True, **only_where(f"{IS_ACTIVE} AND NOT queued")),
     Index("ix_runs_active_lease", "queued", "lease_expires_at", **only_where(IS_ACTIVE)),
+    Index("ix_runs_active_cancel", "lease_owner", **only_where(f"{IS_ACTIVE} AND cancel_asked_at IS NOT NULL")),
 )
 
 # Idempotency keys: a request that is sent again with the same key returns the same run.
@@ -128,6 +129,7 @@ steps = Table(
     Column("tool_ns", BigInteger),
     Column("step_ns", BigInteger),
     Index("ix_steps_org_created", "org_id", "created_at", "id"),
+    Index("ix_steps_org_feedback", "org_id", "created_at", "id", **only_where("feedback IS NOT NULL")),
     Index("ix_steps_run_created", "run_id", "created_at", "id"),
     Index("ix_steps_agent_created", "agent_id", "created_at", "id"),
 )
@@ -146,9 +148,25 @@ traces = Table(
     Column("call_type", String, nullable=False),
     Column("about", Document, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("history_id", String),
+    Column("history_number", Integer),
     Index("ix_traces_step", "step_id"),
     Index("ix_traces_run_created", "run_id", "created_at"),
     Index("ix_traces_created", "created_at"),
+)
+
+# What each request of a conversation changed since the one before it; read together with traces.
+request_changes = Table(
+    "request_changes",
+    metadata,
+    Column("history_id", String, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    owned_by("conversations", "conversation_id"),
+    Column("created_at", Moment, nullable=False),
+    Column("kept", Integer),
+    Column("body", LargeBinary, nullable=False),
+    Index("ix_request_changes_conversation", "conversation_id"),
+    Index("ix_request_changes_created", "created_at"),
 )
 
 events = Table(

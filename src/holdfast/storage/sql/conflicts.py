@@ -1,4 +1,4 @@
-"""Names the unique constraint that a statement violated. Nothing else reads a driver's error."""
+"""Names the unique constraint that a statement violated. Nothing else reads the text of a driver's error."""
 
 from __future__ import annotations
 

@@ -1,16 +1,22 @@
 """Cursor paging (keyset) for any table that has an id, for all paged listings except those of runs and messages.
 
-Pages are stable under inserts, and the last page costs as much as the first.
+Pages are stable under inserts, and the last page costs as much as the first. A page that would be too large is shorter
+than its limit; the next one continues after its last record.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, or_, select
 from sqlalchemy.engine import RowMapping
 
 from holdfast.ports.paging import Page
+
+# A page is put together in memory and written as JSON on the event loop, so it is limited in size too.
+MAX_PAGE_CHARS = 16 * 1024 * 1024
+ROWS_AT_ONCE = 50
 
 
 def page_rows(
@@ -35,8 +41,33 @@ def page_rows(
             query = _beyond(connection, query, row_id, sort, cursor, page.ascending == is_after)
     first = sort.asc() if ascending else sort.desc()
     second = row_id.asc() if ascending else row_id.desc()
-    rows = connection.execute(query.order_by(first, second).limit(page.limit)).mappings().all()
-    return list(reversed(rows)) if backwards else list(rows)
+    rows = _rows_that_fit(connection, query.order_by(first, second).limit(page.limit), page.limit)
+    return list(reversed(rows)) if backwards else rows
+
+
+def _rows_that_fit(connection: Connection, query: Select[Any], limit: int) -> list[RowMapping]:
+    """The first rows, up to the size of a page, and at least one."""
+    # A cursor on the database server costs statements of its own, and few rows need none.
+    options = {"yield_per": ROWS_AT_ONCE} if limit > ROWS_AT_ONCE else {}
+    rows = connection.execute(query, execution_options=options).mappings()
+    found: list[RowMapping] = []
+    chars = 0
+    for row in rows:
+        chars += text_chars(row)
+        if found and chars > MAX_PAGE_CHARS:
+            rows.close()
+            break
+        found.append(row)
+    return found
+
+
+def text_chars(value: Any) -> int:
+    """How many characters the texts in a row or JSON value have, images as base64 among them."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        value = value.values()
+    return sum(map(text_chars, value)) if isinstance(value, Iterable) and not isinstance(value, bytes) else 0
 
 
 def _beyond(

@@ -39,6 +39,11 @@ def to_row(table: Table, record: Any) -> dict[str, Any]:
     return row
 
 
+def changes_of(table: Table, record: Any) -> dict[str, Any]:
+    """What an UPDATE of this record sets. Not its id: SQLite would look for all rows that refer to it."""
+    return {name: value for name, value in to_row(table, record).items() if name != "id"}
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)

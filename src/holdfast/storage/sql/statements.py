@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, Update, and_, bindparam, literal_column, not_, or_, update
+from sqlalchemy import Connection, Table, Update, and_, bindparam, literal_column, not_, or_, select, update
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.sql.visitors import InternalTraversal
 
 from holdfast.core.errors import Broken, LostLease
 from holdfast.core.lifecycle import RunStatus, sources_of
@@ -30,8 +32,54 @@ def one_of_words(column: ColumnElement[Any], words: Iterable[str]) -> ColumnElem
     return column.in_([literal_column(f"'{word}'") for word in sorted(words)])
 
 
+# The run of a lease, while its owner holds it; `fence_of` gives the values.
+HELD_BY = (
+    runs.c.id == bindparam("held_run"),
+    runs.c.lease_epoch == bindparam("held_epoch"),
+    runs.c.lease_owner == bindparam("held_by"),
+    ACTIVE_RUN,
+)
+_HELD = Prepared(select(runs.c.id).where(*HELD_BY))
+
+
+def fence_of(lease: Lease) -> dict[str, Any]:
+    return {"held_run": lease.run_id, "held_epoch": lease.epoch, "held_by": lease.owner}
+
+
+def no_longer_held(connection: Connection, leases: Sequence[Lease]) -> list[str]:
+    """The ids of the runs that their owner has lost, released or brought to rest."""
+    found = (connection.execute(_HELD, fence_of(lease)).scalar() for lease in leases)
+    return [lease.run_id for lease, run_id in zip(leases, found, strict=True) if run_id is None]
+
+
 def any_of(column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
     return column == values[0] if len(values) == 1 else column.in_(list(values))
+
+
+class _WithoutIndex(ColumnElement[Any]):
+    """A column of which SQLite uses no index."""
+
+    inherit_cache = True
+    _traverse_internals = [("column", InternalTraversal.dp_clauseelement)]  # noqa: RUF012, as SQLAlchemy declares it
+
+    def __init__(self, column: ColumnElement[Any]) -> None:
+        self.column, self.type = column, column.type
+
+
+@compiles(_WithoutIndex)
+def _as_it_is(element: _WithoutIndex, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(element.column, **options))
+
+
+@compiles(_WithoutIndex, "sqlite")
+def _after_a_plus(element: _WithoutIndex, compiler: Any, **options: Any) -> str:
+    return f"+{compiler.process(element.column, **options)}"
+
+
+def also(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
+    """The column has this value, as a test on rows that another condition finds. SQLite, which has no statistics, might
+    else read all rows of an organisation and not those of one agent."""
+    return _WithoutIndex(column) == value
 
 
 def set_where(connection: Connection, table: Table, where: Mapping[str, Any], values: Mapping[str, Any]) -> int:

@@ -186,7 +186,7 @@ def edits_from_tool(blocks: Sequence[Block], changes: Any) -> tuple[MemoryEdit, 
     edits = []
     for label, value in changes.items():
         if value is None:
-            raise TellTheModel(f"a tool cannot take the memory block {label!r} away; set it to an empty text.")
+            raise TellTheModel(f"a tool cannot remove the memory block {label!r}; set it to an empty text.")
         if not isinstance(value, str) or not _is_text(value):
             raise TellTheModel(f"the memory block {label!r} can only be set to a text.")
         edits.append(edit_for(_editable(blocks, label), value))

@@ -16,7 +16,7 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.encryption import Encrypter, WrongKey
 from holdfast.ports.toolbox import Toolbox, ToolJob, ToolOutcome
 from holdfast.tools.builtin import memory_edits
-from holdfast.tools.builtin.memory_search import Recall
+from holdfast.tools.builtin.memory_search import MemorySearch
 from holdfast.tools.builtin.run_code import RunCode
 from holdfast.tools.builtin.web import Web
 
@@ -24,7 +24,7 @@ from holdfast.tools.builtin.web import Web
 class Builtins:
     """Implements `ports.toolbox.Toolbox` for the built-in tools."""
 
-    def __init__(self, recall: Recall, web: Web, processes: Toolbox, clock: Clock) -> None:
+    def __init__(self, memory_search: MemorySearch, web: Web, processes: Toolbox, clock: Clock) -> None:
         self._web = web
         self._clock = clock
         run_code = RunCode(processes)
@@ -35,9 +35,9 @@ class Builtins:
             "memory_rethink": memory_edits.rethink,
         }
         self._others: dict[str, Callable[[ToolJob], Awaitable[ToolOutcome]]] = {
-            "conversation_search": recall.conversation_search,
-            "archival_memory_insert": recall.archival_memory_insert,
-            "archival_memory_search": recall.archival_memory_search,
+            "conversation_search": memory_search.conversation_search,
+            "archival_memory_insert": memory_search.archival_memory_insert,
+            "archival_memory_search": memory_search.archival_memory_search,
             "web_search": web.search,
             "fetch_webpage": web.fetch,
             "run_code": run_code.run,

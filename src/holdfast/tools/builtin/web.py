@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from holdfast.core.errors import TellTheModel
-from holdfast.ports.outbound import AddressRefused, Outbound, OutboundAnswer, OutboundRequest, Unreachable
+from holdfast.ports.outbound import AddressRefused, Outbound, OutboundRequest, OutboundResponse, Unreachable
 from holdfast.ports.toolbox import ToolJob, ToolOutcome
 from holdfast.tools.builtin.html_text import readable
 
@@ -61,7 +61,7 @@ class Web:
             )
         )
         if response.status != 200:
-            raise TellTheModel(f"the search service answered with status {response.status}.")
+            raise TellTheModel(f"the search service responded with status {response.status}.")
         return ToolOutcome("success", orjson.dumps(_results(response.body)).decode())
 
     async def fetch(self, job: ToolJob) -> ToolOutcome:
@@ -78,14 +78,14 @@ class Web:
         cut = "" if response.whole else f"\n[The page is larger than {PAGE_BYTES} bytes; this is its beginning.]"
         return ToolOutcome("success", f"{response.url}\n\n{text}{cut}")
 
-    async def _send(self, request: OutboundRequest) -> OutboundAnswer:
+    async def _send(self, request: OutboundRequest) -> OutboundResponse:
         try:
             return await self._outbound.send(request)
         except (AddressRefused, Unreachable) as error:
             raise TellTheModel(str(error)) from error
 
 
-def page_text(response: OutboundAnswer) -> str:
+def page_text(response: OutboundResponse) -> str:
     """The text of a page. Raises `TellTheModel` if it is not of a text type."""
     headers = {name.lower(): value for name, value in response.headers.items()}
     kind = headers.get("content-type", "text/html").lower()
@@ -111,4 +111,4 @@ def _results(body: bytes) -> list[dict[str, Any]]:
             {key: one.get(key) for key in ("title", "url", "publishedDate", "text") if one.get(key)} for one in found
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TellTheModel("the search service gave an answer that cannot be read.") from error
+        raise TellTheModel("the search service sent a response that cannot be read.") from error

@@ -1,4 +1,4 @@
-"""Confine a fresh interpreter as a cell is confined, then exec another program in it, such as the package installer.
+"""Confine a fresh interpreter as tools are confined, then exec another program in it, such as the package installer.
 
 `packages.confined_command` is the server's side and starts it. The program can change one folder, and has the network
 that its confinement gives it.

@@ -14,6 +14,8 @@ Some calls are denied because they bypass other restrictions:
 - Memory that belongs to no process is denied, because nothing counts it: memory files, shared memory without a file,
   pages that a pipe holds, large socket buffers, extended attributes of files.
 - A lease on a file would make the server wait when it opens that file.
+- Requests to file systems (`ioctl`) need only a file that the tool may read and that belongs to its user. With them
+  btrfs copies a whole volume to where the tool may read it, and files of the server become unchangeable.
 
 Where there are no namespaces, the filter replaces them. Calls that change another process by its pid may name only the
 calling process. If the tool also runs as the same user as the server, landlock does not protect owners, modes, times
@@ -57,7 +59,9 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _FIOSETOWN, _SIOCSPGRP, _F_SETOWN, _F_SETOWN_EX = 0x8901, 0x8902, 8, 15
 _F_SETLEASE, _F_NOTIFY = 1024, 1026
 _MAP_SHARED, _MAP_ANONYMOUS = 1, 0x20
-_FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR = 0x40086602, 0x401C5820
+# The second byte of a request tells which part of the kernel it is for. These are all that file systems have.
+_IOCTL_GROUP = 0xFF00
+_FILE_SYSTEM_GROUPS = tuple(ord(letter) << 8 for letter in ("f", "v", "X", "\x94"))
 _PR_SET_DUMPABLE, _PR_SET_PTRACER = 4, 0x59616D61
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
 _SO_SNDBUF, _SO_RCVBUF, _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 7, 8, 32, 33
@@ -133,6 +137,10 @@ _ALWAYS_DENIED = (
     *("semget", "semop", "semtimedop", "semctl"),
     *("msgget", "msgsnd", "msgrcv", "msgctl"),
     *("mq_open", "mq_unlink"),
+    # All processes of the machine share the number of these requests.
+    *("io_setup", "io_submit"),
+    # These show the mounts of the whole machine, also where /proc does not.
+    *("statmount", "listmount"),
     # A set of landlock rules is kernel memory that no limit counts. The cell's own rules are in force by now.
     *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"),
 )
@@ -188,9 +196,10 @@ def program(policy: Policy) -> list[Instruction]:
         "mmap", [_argument(3), (_MASK, 0, 0, shared), *_deny_if((_IF_EQUAL, shared), errno.EPERM)]
     )
     owners = (_F_SETOWN, _F_SETOWN_EX) if policy.signals_within is not None else ()
+    owning = (_FIOSETOWN, _SIOCSPGRP) if policy.signals_within is not None else ()
     instructions += _when_called("fcntl", [_argument(1), *_deny_any(_F_SETLEASE, _F_NOTIFY, *owners)])
     instructions += _when_called("clone", [_argument(0), *_deny_if((_IF_ANY_BIT, _NEW_NAMESPACES), errno.EPERM)])
-    instructions += _when_called("ioctl", [_argument(1), *_deny_any(_TIOCSTI, _TIOCLINUX, *_ioctls_of_policy(policy))])
+    instructions += _when_called("ioctl", [_argument(1), *_deny_any(_TIOCSTI, _TIOCLINUX, *owning), *_file_systems()])
     # A process that is not dumpable could not be measured.
     instructions += _when_called("prctl", [_argument(0), *_deny_any(_PR_SET_DUMPABLE, _PR_SET_PTRACER)])
     stream = [_argument(1), (_MASK, 0, 0, _SOCKET_KIND), *_deny_unless(socket.SOCK_STREAM)]
@@ -206,11 +215,10 @@ def program(policy: Policy) -> list[Instruction]:
     return [*instructions, (_RETURN, 0, 0, _ALLOW)]
 
 
-def _ioctls_of_policy(policy: Policy) -> list[int]:
-    return [
-        *([_FIOSETOWN, _SIOCSPGRP] if policy.signals_within is not None else []),
-        *([_FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR] if policy.shares_user else []),
-    ]
+def _file_systems() -> list[Instruction]:
+    """Refuse requests to file systems as one that has none does: programs such as `cp` then do without."""
+    refused = (_deny_if((_IF_EQUAL, group), errno.ENOTTY) for group in _FILE_SYSTEM_GROUPS)
+    return [(_MASK, 0, 0, _IOCTL_GROUP), *(instruction for one in refused for instruction in one)]
 
 
 def _without_buffer_sizes() -> list[Instruction]:

@@ -92,7 +92,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
                 length, commas = (0, 0) if number else (length, commas)
                 length, commas = length + len(piece), commas + piece.count(b",")
                 if length > MAX_RESPONSE_BYTES:
-                    raise Unreadable(f"its answer is larger than {MAX_RESPONSE_BYTES} bytes")
+                    raise Unreadable(f"its response is larger than {MAX_RESPONSE_BYTES} bytes")
                 if commas > MAX_VALUES:
                     raise Unreadable(f"its answer has more than {MAX_VALUES} values")
             tail = chunk[-3:] if self._of_events else b""

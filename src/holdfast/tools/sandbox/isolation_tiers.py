@@ -109,6 +109,12 @@ def canary(secret: str, port: int, server: int, tier: str, network: str) -> list
         ctypes.set_errno(0)
         if getattr(libc, name)(*arguments) < 0 and ctypes.get_errno() == errno.EPERM:
             raise OSError
+    def clone_blocks():
+        try:
+            fcntl.ioctl(os.open("own", os.O_CREAT | os.O_WRONLY), 0x40049409, -1)
+        except OSError as error:
+            if error.errno == errno.ENOTTY:  # the filter's; the kernel's own check gives another
+                raise
     attempt("it read a file of the server's", lambda: open(secret).read())
     attempt("it emptied a file of the server's", lambda: os.truncate(secret, 0))
     attempt("it used shared memory of others", lambda: use_kernel_objects("shmctl", -1, 2, None))
@@ -125,6 +131,7 @@ def canary(secret: str, port: int, server: int, tier: str, network: str) -> list
     attempt("it made shared memory without a file", lambda: mmap.mmap(-1, 4096))
     attempt("it wrote to /dev/zero", lambda: open("/dev/zero", "r+b"))
     attempt("it took a lease on a file", take_lease)
+    attempt("it sent a request to a file system", clone_blocks)
     attempt("it set an attribute of a file", lambda: os.setxattr("own", "user.canary", b"x"))
     attempt("it made a pair of datagram sockets", lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
     attempt("it holds a socket to the server", lambda: socket.socket(fileno=3).getsockname())

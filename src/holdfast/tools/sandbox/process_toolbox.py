@@ -234,8 +234,7 @@ class ProcessToolbox:
                 in_time = await self._ends_in_time(tool, server, job)
             finally:
                 cleanup = self._clean_up(tool, server)
-                # Then `_clean_up` does not wait for anything, so no cancel can interrupt it.
-                # Then `_clean_up` does not wait for anything, so no cancel can interrupt it.
+                # If so, `_clean_up` does not wait for anything, so no cancel can interrupt it.
                 nothing_to_wait_for = tool.cell.dead.is_set() and not tool.cell.leftover_scratch
                 await (cleanup if nothing_to_wait_for else _finish_despite_cancel(cleanup))
         finally:

@@ -75,7 +75,7 @@ class Classes:
                 continue
             is_literal, value = literal(item.value)
             if is_literal and (fault := json_fault(value)):
-                raise UnsupportedHint(f"{node.name}.{item.targets[0].id} cannot be told to a model: {fault}")
+                raise UnsupportedHint(f"{node.name}.{item.targets[0].id} cannot be part of a schema: {fault}")
             if is_literal:
                 values.append(value)
             elif isinstance(item.value, ast.Call) and self.hints.name_of(item.value.func) == "auto":

@@ -1,4 +1,4 @@
-"""How much the model reads of each conversation, so that nobody has to weigh it whole before every step."""
+"""Stores the size of each context in tokens, so that it need not be counted before every step."""
 
 from __future__ import annotations
 

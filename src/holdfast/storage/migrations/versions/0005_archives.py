@@ -1,8 +1,4 @@
-"""Archives, their passages, and which agents use them.
-
-Revision ID: 0005
-Revises: 0004
-"""
+"""Adds archives, their passages, and which agents use them."""
 
 from __future__ import annotations
 

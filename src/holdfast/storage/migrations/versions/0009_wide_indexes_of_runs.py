@@ -1,7 +1,7 @@
-"""Indexes of runs that hold every column a listing filters by, so that what does not match is passed by in the index.
+"""Adds indexes of runs that hold every column a listing filters by, so that filters are tested on index entries.
 
-Four narrow ones go: the wide ones do all that they did. Nothing names an index in its queries before this version, so
-the one before goes on working, and finds runs by the new ones.
+Four narrower indexes are dropped, because the new ones serve the same queries. Before this version no query names an
+index, so a process of the version before keeps working and uses the new ones.
 """
 
 from __future__ import annotations

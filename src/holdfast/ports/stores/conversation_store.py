@@ -1,0 +1,44 @@
+"""The interface of the conversation store: create, change, fork, reset and remove conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from holdfast.core.conversation.messages import Message
+from holdfast.core.records import Actor, Conversation
+from holdfast.ports.paging import Page
+
+
+class ConversationStore(Protocol):
+    async def create(self, conversation: Conversation, system: Message) -> None: ...
+
+    async def get(self, actor: Actor, conversation_id: str) -> Conversation: ...
+
+    async def default_of(self, actor: Actor, agent_id: str) -> Conversation: ...
+
+    async def default_id(self, actor: Actor, agent_id: str) -> str:
+        """The id of an agent's default conversation. It never changes, so the store may cache it; the agent may have
+        been deleted since, in which case later calls with the id fail."""
+        ...
+
+    async def listing(
+        self, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None
+    ) -> Sequence[Conversation]: ...
+
+    async def change(self, conversation: Conversation, *, last_message_at: datetime | None = None) -> None:
+        """Store what clients can change. Runs write the time of the last message, so that of `conversation` may be old:
+        it is stored only if the client sent one."""
+        ...
+
+    async def context_ids(self, conversation_id: str) -> Sequence[str]: ...
+
+    async def fork(self, source: Conversation, new: Conversation, system: Message, message_id: str | None) -> None: ...
+
+    async def remove(self, conversation_id: str) -> None: ...
+
+    async def reset(self, conversation_id: str) -> None:
+        """Delete all messages but the system message, from the context and the history. Forks of the conversation keep
+        the messages that they share."""
+        ...
