@@ -59,7 +59,7 @@ class SqlRunStore:
         return change if self._approvals_webhook is None else replace(change, approvals_webhook=self._approvals_webhook)
 
     async def snapshot(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
-        return await self._database.read(read_snapshot, conversation_id, known_version)
+        return await self._database.read_together(read_snapshot, conversation_id, known_version)
 
     async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
         try:
@@ -67,12 +67,12 @@ class SqlRunStore:
             await self._database.write(_begin, run, lease, first, self._limits, self._clock.now())
         except UniqueConflict as error:
             if error.constraint == ONE_ACTIVE_RUN:
-                holder = await self._database.read(_holder, run.conversation_id)
+                holder = await self._database.read_together(_holder, run.conversation_id)
                 raise ConversationBusy(holder) from error
             raise
 
     async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
-        return await self._database.read(known_request, conversation_id, keys)
+        return await self._database.read_together(known_request, conversation_id, keys)
 
     async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Claim | None:
         try:
@@ -93,31 +93,31 @@ class SqlRunStore:
         return await self._database.write(event_log.append, pages, self._clock.now())
 
     async def last_event(self, run_id: str) -> int:
-        return await self._database.read(event_log.last_event, run_id)
+        return await self._database.read_together(event_log.last_event, run_id)
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[str]:
         return await self._database.write(_renew, leases)
 
     async def cancels_asked(self, owner: str) -> Sequence[str]:
-        return await self._database.read(_cancels_asked, owner)
+        return await self._database.read_together(_cancels_asked, owner)
 
     async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:
         return await self._database.write(_ask_cancel, run_id, by, reason, rollback, self._clock.now())
 
     async def read_log(self, run_id: str, after: int, limit: int) -> LogPage:
-        return await self._database.read(event_log.read, run_id, after, limit)
+        return await self._database.read_together(event_log.read, run_id, after, limit)
 
     async def log_ends(self, run_ids: Sequence[str]) -> Mapping[str, LogEnd]:
-        return await self._database.read(event_log.log_ends, run_ids, self._clock.now())
+        return await self._database.read_together(event_log.log_ends, run_ids, self._clock.now())
 
     async def run(self, run_id: str, actor: Actor | None = None) -> Run:
-        return await self._database.read(get_run, run_id, actor)
+        return await self._database.read_together(get_run, run_id, actor)
 
     async def run_steps(self, run_id: str) -> Sequence[Step]:
-        return await self._database.read(steps_of_run, run_id)
+        return await self._database.read_together(steps_of_run, run_id)
 
     async def takeover(self, claim: Claim, known: KnownContext | None = None) -> Takeover:
-        return await self._database.read(read_takeover, claim, known)
+        return await self._database.read_together(read_takeover, claim, known)
 
     async def claim_these(
         self, run_ids: Sequence[str], owner: str, now: datetime, expires_at: datetime
