@@ -257,6 +257,10 @@ class Run:
     cancel_asked_by: str | None = None
     cancel_reason: str | None = None
     cancel_rollback: bool = False
+    accepted_by: str | None = None  # the process that accepted it, for others to drive
+    # The version of the conversation with this run's input, if the input was written when the run was accepted for
+    # others. The run is then claimed as running.
+    input_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
