@@ -101,12 +101,12 @@ class Auditor:
                 self._changed(lease.run_id, change, epoch=lease.epoch, by=process)
             case "append_events", (pages,):
                 for page in pages:
-                    if page.lease.run_id not in done.answer:
+                    if self._is_held(page.lease, done.answer):
                         self._holds(page.lease, extends=False)
                         self._shown(page.lease.run_id, page.first_seq, page.records)
             case "renew", (leases,):
                 for lease in leases:
-                    if lease.run_id not in done.answer:
+                    if self._is_held(lease, done.answer):
                         self._holds(lease)
             case "settle_resting", (run_id, change) if done.answer:
                 book = self.runs[run_id]
@@ -151,6 +151,16 @@ class Auditor:
             waits = other.queued and other.status == "created" and other.conversation_id == book.conversation_id
             if waits and other_id != run_id:
                 self.require(other.written_at >= asked_at, 8, f"{run_id} overtook {other_id} in the queue")
+
+    def _is_held(self, lease: Lease, gone: Sequence[str]) -> bool:
+        """Whether the store took a write of this lease. If not, its owner must really have lost the run."""
+        if lease.run_id not in gone:
+            return True
+        book = self.runs[lease.run_id]
+        lost = book.epoch != lease.epoch or book.status not in ACTIVE or book.lease is None
+        self.require(lost, 5, f"{lease.run_id} was refused to its owner (epoch {lease.epoch})")
+        self.reached["told that it lost its run"] += 1
+        return False
 
     def _holds(self, lease: Lease, *, extends: bool = True) -> None:
         book = self.runs[lease.run_id]

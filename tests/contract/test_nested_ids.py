@@ -34,8 +34,7 @@ def two(served: Served) -> Two:
         client.agents.messages.create(agent.id, messages=[{"role": "user", "content": f"/say {word} too"}])
         found += [agent.id, conversation.id]
     [run] = client.runs.list(agent_id=found[2], conversation_id=found[3]).items
-    mine, conversation_id, theirs, their_conversation = found
-    return Two(client, mine, conversation_id, theirs, their_conversation, run.id)
+    return Two(client, found[0], found[1], found[2], found[3], run.id)
 
 
 def test_a_listing_of_an_agent_shows_no_messages_of_a_conversation_of_another(two: Two) -> None:

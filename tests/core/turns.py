@@ -13,7 +13,7 @@ from holdfast.core.tools.tool_rules import parse_rule
 SCHEMA = {"type": "object", "properties": {}}
 
 
-def agent_tool(name: str, *, parallel: bool = False, on_unknown: str = "ask") -> AgentTool:
+def agent_tool(name: str, *, parallel: bool = False, on_unknown: str | None = "ask") -> AgentTool:
     return AgentTool(name, ToolSpec(name, name, SCHEMA), parallel, on_unknown)  # type: ignore[arg-type]
 
 

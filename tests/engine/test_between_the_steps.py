@@ -74,7 +74,7 @@ async def test_remembering_edited_arguments_allows_the_edited_ones_only(house: H
 
 async def test_messages_sent_with_an_answer_are_read_once_after_any_takeover(database_url: str) -> None:
     async with opened(database_url) as house:
-        conversation = await house.agent("pay", "look", gated=("pay",))
+        conversation = await house.agent("pay", "look", gated=("pay",), on_unknown="ask")
         house.model.script(Call("pay", id="c1"))
         await house.finished(conversation)
 

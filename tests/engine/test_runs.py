@@ -286,7 +286,7 @@ async def test_a_process_that_lost_the_lease_can_write_nothing(house: House, los
 
 async def test_a_tool_lost_with_its_worker_is_shown_to_a_human_and_not_run_again(database_url: str) -> None:
     async with opened(database_url) as house:
-        conversation = await house.agent("pay")
+        conversation = await house.agent("pay", on_unknown="ask")
         pay = house.toolbox.block("pay")
         house.model.script(Call("pay", id="c1"))
         run = await house.start(conversation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 
 from fastapi import FastAPI, Request
@@ -83,8 +83,23 @@ async def _body_too_large(request: Request, error: Exception) -> JsonResponse:
     return JsonResponse({"detail": "The body is too large."}, 413)
 
 
-def with_access_control(app: ASGIApp, *, actor: Actor, password: str | None, max_body_bytes: int, host: str) -> ASGIApp:
-    return AccessMiddleware(app, actor=actor, password=password, max_body_bytes=max_body_bytes, host=host)
+def with_access_control(
+    app: ASGIApp,
+    *,
+    actor: Actor,
+    password: str | None,
+    max_body_bytes: int,
+    host: str,
+    cors_origins: Iterable[str] = (),
+) -> ASGIApp:
+    return AccessMiddleware(
+        app,
+        actor=actor,
+        password=password,
+        max_body_bytes=max_body_bytes,
+        host=host,
+        cors_origins=frozenset(cors_origins),
+    )
 
 
 def install_services(app: FastAPI, services: Services) -> None:

@@ -195,10 +195,13 @@ def _providers(
     settings: Settings, database: Database, encrypter: Encrypter, clock: Clock, stack: AsyncExitStack
 ) -> tuple[Directory, GuardedProviderFactory]:
     """The server's own providers, and those of organisations, which may only reach addresses that the guard allows."""
-    own = factory.build(settings.provider_values())
+    values = settings.provider_values()
+    own = factory.build(values)
     session = guarded_session(allow_private=settings.allow_private_urls)
     stack.push_async_callback(session.close)
-    provider_factory = GuardedProviderFactory(session, [OwnProvider(name, TYPES.get(name, name)) for name, _ in own])
+    configured = factory.configured(values)
+    shown = [OwnProvider(name, TYPES.get(name, name), known.get("base_url")) for name, _, known in configured]
+    provider_factory = GuardedProviderFactory(session, shown)
     brought = BroughtProviders(SqlProviders(database), provider_factory, encrypter, clock)
     models = Directory(own, brought=brought)
     stack.push_async_callback(models.close)
@@ -247,4 +250,5 @@ def _with_access_control(app: ASGIApp, settings: Settings) -> ASGIApp:
         password=settings.password,
         max_body_bytes=settings.max_body_bytes,
         host=settings.host,
+        cors_origins=settings.cors_origins or (),
     )

@@ -62,7 +62,9 @@ class Tool(Stamp):
     npm_requirements: tuple[Json, ...] | None = None
     metadata: Json | None = None
     project_id: str | None = None
-    on_unknown: OnUnknown = "ask"
+    # None: not set, see `core.step_calls.on_unknown_of`. The default is "ask" all the same: in rows of versions where
+    # every tool had it, the value is left out, whether it was set or not.
+    on_unknown: OnUnknown | None = "ask"
     approval_expiry: Json | None = None
     mcp: Json | None = None  # which server offers it: server_id, tool_name there, and the server's revision
 

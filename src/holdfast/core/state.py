@@ -50,7 +50,7 @@ class AgentTool:
     name: str
     spec: ToolSpec
     parallel: bool = False
-    on_unknown: OnUnknown = "ask"
+    on_unknown: OnUnknown | None = None  # None: by what the agent requires, see `core.step_calls.on_unknown_of`
     digest: str = ""  # an approval is valid only for this digest, see `core.approvals.binding`
     expiry: Expiry | None = None
 

@@ -18,12 +18,22 @@ from dataclasses import replace
 
 from holdfast.core import run_limits
 from holdfast.core.approvals.answers import OUTCOME_UNKNOWN, changed_since_asked
-from holdfast.core.approvals.approval_gate import Verdict, judge_call
+from holdfast.core.approvals.approval_gate import Verdict, has_policy, judge_call
 from holdfast.core.approvals.binding import void_text
 from holdfast.core.conversation.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
-from holdfast.core.state import AuditEntry, Call, CallModel, Decision, ModelReplied, RunConfig, RunTools, State
+from holdfast.core.state import (
+    AuditEntry,
+    Call,
+    CallModel,
+    Decision,
+    ModelReplied,
+    OnUnknown,
+    RunConfig,
+    RunTools,
+    State,
+)
 from holdfast.core.tools.call_arguments import as_the_tool_gets_them, merge_arguments
-from holdfast.core.tools.tool_rules import is_terminal, must_call_a_tool, offered
+from holdfast.core.tools.tool_rules import is_terminal, must_call_a_tool, needs_approval, offered
 
 
 def ask_model(state: State, messages: Sequence[Draft] = ()) -> Decision:
@@ -184,19 +194,33 @@ def _return_order(call: Call) -> int:
 
 
 def recover_call(config: RunConfig, call: Call, request_id: str) -> Call:
-    """What becomes of a started call whose process is gone. The tool's `on_unknown` policy decides: run it again, ask a
-    person, or tell the model."""
+    """What becomes of a started call whose process is gone: run it again, ask a person, or tell the model."""
     if call.status != "started":
         return call
     tool = config.tools.get(call.call.name)
-    match tool.on_unknown if tool else "tell":
+    match on_unknown_of(config, call):
         case "retry":
             return replace(call, status="allowed")
         case "ask":
             expiry = (tool.expiry if tool else None) or config.expiry
             return replace(call, status="unknown", request_id=request_id, expiry=expiry)
-        case _:
+        case "tell":
             return _refused(call, OUTCOME_UNKNOWN)
+
+
+def on_unknown_of(config: RunConfig, call: Call) -> OnUnknown:
+    """The tool's `on_unknown`. By default a person is asked only about a call that a person watches over: its tool
+    requires approval, a policy may judge it, or it was approved. An app that approves nothing could not answer."""
+    name = call.call.name
+    tool = config.tools.get(name)
+    if tool is None:
+        return "tell"
+    if tool.on_unknown is not None:
+        return tool.on_unknown
+    is_watched = (
+        call.request_id is not None or name in needs_approval(config.rules) or has_policy(name, config.policies)
+    )
+    return "ask" if is_watched else "tell"
 
 
 def with_edit_note(call: Call, result: ToolResult) -> ToolResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.core.conversation.messages import Message, SystemBody
@@ -106,7 +106,7 @@ class Conversations:
         if patch.last_message_at is not None:
             fields["last_message_at"] = _parse_timestamp(patch.last_message_at)
         changed = replace(conversation, **fields, updated_at=now, updated_by=actor.user_id)
-        await self._store.change(changed)
+        await self._store.change(changed, last_message_at=fields.get("last_message_at"))
         return changed
 
     async def remove(self, conversation: Conversation) -> None:
@@ -116,7 +116,9 @@ class Conversations:
 
 
 def _parse_timestamp(text: str) -> datetime:
+    """A time without a zone is in UTC, as elsewhere."""
     try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise InvalidArgument(f"last_message_at must be an ISO 8601 date and time, not {text!r}") from error

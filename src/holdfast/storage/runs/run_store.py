@@ -127,6 +127,16 @@ _HOLDER = Prepared(select(runs.c.id).where(runs.c.conversation_id == bindparam("
 _INSERT = Prepared(insert(runs))
 _RUN = Prepared(select(runs).where(runs.c.id == bindparam("id")))
 _EXTEND = Prepared(update(runs).where(*HELD_BY).values(lease_expires_at=bindparam("expires_at")))
+_ASK_CANCEL = Prepared(
+    update(runs)
+    .where(runs.c.id == bindparam("run"), runs.c.cancel_asked_at.is_(None))
+    .values(
+        cancel_asked_at=bindparam("now"),
+        cancel_asked_by=bindparam("by"),
+        cancel_reason=bindparam("reason"),
+        cancel_rollback=bindparam("rollback"),
+    )
+)
 # `ix_runs_active_cancel` holds only the runs that are to be cancelled.
 _CANCELS_ASKED = Prepared(
     select(runs.c.id).where(runs.c.lease_owner == bindparam("owner"), ACTIVE_RUN, runs.c.cancel_asked_at.is_not(None))
@@ -213,9 +223,8 @@ def _ask_cancel(
     connection: Connection, run_id: str, by: str | None, reason: str | None, rollback: bool, now: datetime
 ) -> Run:
     """Store the first cancel request of a run; later ones change nothing."""
-    asked = (runs.c.id == run_id, runs.c.cancel_asked_at.is_(None))
-    values = {"cancel_asked_at": now, "cancel_asked_by": by, "cancel_reason": reason, "cancel_rollback": rollback}
-    connection.execute(update(runs).where(*asked).values(**values))
+    request = {"run": run_id, "now": now, "by": by, "reason": reason, "rollback": rollback}
+    connection.execute(_ASK_CANCEL, request)
     return get_run(connection, run_id)
 
 
