@@ -36,6 +36,7 @@ from holdfast.core.conversation.messages import (
     ToolResult,
     UserBody,
 )
+from holdfast.core.conversation.repeated_messages import KEEP_ALIVE, NUDGE, read_once
 from holdfast.core.errors import Invalid, PendingApproval
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.state import (
@@ -58,10 +59,6 @@ from holdfast.core.state import (
 )
 from holdfast.core.tools.tool_rules import still_required
 
-NUDGE = "[This is an automated system message hidden from the user] "
-KEEP_ALIVE = (
-    "<system-alert>Automated keep-alive ping. Ignore this message and continue from where you stopped.</system-alert>"
-)
 INTERRUPTED = "The user cancelled the request, so the tool call was denied."
 
 
@@ -106,7 +103,12 @@ def _decide(state: State, happened: Happened) -> Decision:
 def _user_spoke(state: State, messages: tuple[Draft, ...]) -> Decision:
     if waiting := state.waiting:
         raise PendingApproval(waiting[0].request_id or "")
-    return step_calls.ask_model(state, messages)
+    return step_calls.ask_model(state, _not_read_yet(state, messages))
+
+
+def _not_read_yet(state: State, messages: tuple[Draft, ...]) -> tuple[Draft, ...]:
+    # A model cannot be called with its own interrupted reply as the newest message.
+    return read_once(state.unanswered, messages, needs_new=state.ends_interrupted)
 
 
 def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
@@ -114,7 +116,7 @@ def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
     call: it only calls the model again."""
     if not state.waiting and not given.partial and answers.is_repeat(state, given.answers):
         again = given.follow_ups or (Draft(UserBody((Text(KEEP_ALIVE),))),)
-        return step_calls.ask_model(state, again)
+        return step_calls.ask_model(state, _not_read_yet(state, again))
     answered = answers.apply(state, given)
     response = Draft(ApprovalResponseBody(answered.answers), step_id=answered.step_id)
     changed = tuple(new for old, new in zip(state.calls, answered.calls, strict=True) if old is not new)

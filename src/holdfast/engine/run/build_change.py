@@ -25,6 +25,7 @@ from holdfast.core.run_request import RunRequest
 from holdfast.core.state import (
     ASSUMED_WINDOW,
     Call,
+    CancelAsked,
     Compact,
     Decision,
     DecisionsGiven,
@@ -135,6 +136,10 @@ def build_change(
         version=loaded.version,
         next_seq=loaded.next_seq,
         messages=messages,
+        beside_context=frozenset(
+            message.id for draft, message in zip(drafts, messages, strict=True) if not draft.in_context
+        ),
+        unanswered_from=_unanswered_from(facts),
         system=_system(facts),
         cut=shortened.cut if shortened else None,
         new_calls=new,
@@ -154,6 +159,15 @@ def build_change(
         decided_by=decided_by,
         revision=revision,
     )
+
+
+def _unanswered_from(facts: _Facts) -> int | None:
+    """Unset when a turn is answered; else set by the first turn that is not, which may still be under way."""
+    stop, since = facts.decision.stop, facts.loaded.unanswered_from
+    if stop is not None and stop != "requires_approval" and status_for(stop) == "completed":
+        return None
+    begins = isinstance(facts.outcome.happened, UserSpoke | DecisionsGiven | CancelAsked)
+    return facts.loaded.next_seq if begins and since is None else since
 
 
 def _system(facts: _Facts) -> Message | None:

@@ -77,6 +77,8 @@ class Change:
     version: int
     next_seq: int
     messages: tuple[Message, ...] = ()
+    beside_context: frozenset[str] = frozenset()  # ids of messages that are added to the history only
+    unanswered_from: int | None = None  # see `Snapshot`; written whenever the conversation moves
     system: Message | None = None
     cut: ContextCut | None = None
     new_calls: tuple[Call, ...] = ()
@@ -117,7 +119,10 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A consistent read of a conversation with everything that a decision needs. `context` is None if the caller
-    already has the context of this version."""
+    already has the context of this version.
+
+    `unanswered_from` is the sequence number at which the turns without an answer begin: the one that is under way or
+    waits, and those directly before it that failed or were cancelled. None if the last turn was answered."""
 
     conversation: Conversation
     agent: Agent
@@ -134,6 +139,7 @@ class Snapshot:
     called: tuple[str, ...] = ()
     last_result: str | None = None
     allowances: tuple[Allowance, ...] = ()
+    unanswered_from: int | None = None
     unread: tuple[Draft, ...] = ()  # messages sent with answers to the open calls; the model reads them later
 
 

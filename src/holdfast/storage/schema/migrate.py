@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0018"
+HEAD = "0019"
 # Older versions cannot work on a database after one of these: 0013 drops columns that they read; since 0015 each writer
 # of an agent raises its revision; since 0016 a page of events does not update its run.
 BREAKING = frozenset({"0013", "0015", "0016"})
