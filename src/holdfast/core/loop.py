@@ -36,7 +36,7 @@ from holdfast.core.conversation.messages import (
     ToolResult,
     UserBody,
 )
-from holdfast.core.conversation.repeated_messages import KEEP_ALIVE, NUDGE, read_once
+from holdfast.core.conversation.repeated_messages import KEEP_ALIVE, read_once
 from holdfast.core.errors import Invalid, PendingApproval
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.state import (
@@ -57,7 +57,6 @@ from holdfast.core.state import (
     ToolSettled,
     UserSpoke,
 )
-from holdfast.core.tools.tool_rules import still_required
 
 INTERRUPTED = "The user cancelled the request, so the tool call was denied."
 
@@ -161,11 +160,8 @@ def _text_only(state: State, happened: ModelReplied) -> Decision:
     said: tuple[Draft, ...] = ()
     if reply.parts:
         said = (Draft(AssistantBody(reply.parts), happened.message_id, happened.step_id),)
-    required = still_required(state.config.rules, tuple(state.config.tools), state.called, state.last_result)
-    if required and state.steps < state.config.max_steps:
-        text = f"{NUDGE}ToolRuleViolated: You must call {', '.join(required)} at least once to exit the loop."
-        nudge = Draft(UserBody((Text(text),)), step_id=happened.step_id)
-        return step_calls.ask_model(state, (*said, nudge))
+    if step_calls.still_required_of(state):
+        return step_calls.ask_for_required(state, said, happened.step_id)
     return Decision(state, said, stop="max_tokens_exceeded" if reply.finish == "length" else "end_turn")
 
 
