@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 
 from server_fixture import Served
 
@@ -49,6 +50,22 @@ def test_an_exit_tool_ends_the_turn_only_when_the_required_tool_was_called(serve
     response = sent(served, EXIT_AFTER_SAVE, [calls("finish"), calls("save"), calls("finish")])
     assert called(response) == ["finish", "save", "finish"]
     assert response.stop_reason.stop_reason == "tool_rule"
+
+
+@pytest.mark.parametrize("filled", [{"word": {"no": "text"}}, {"other": 1}], ids=["wrong type", "unknown name"])
+@pytest.mark.parametrize("gated", [False, True], ids=["free", "gated"])
+def test_rule_arguments_that_do_not_fit_end_the_run_at_once(served: Served, filled: Any, gated: bool) -> None:
+    rules: list[dict[str, Any]] = [{"type": "run_first", "tool_name": "save", "args": filled}]
+    rules += [{"type": "requires_approval", "tool_name": "save"}] if gated else []
+    response = sent(served, rules, [calls("save")])
+    assert response.stop_reason.stop_reason == "invalid_tool_call"
+    (returned,) = (m for m in response.messages if m.message_type == "tool_return_message")
+    assert returned.status == "error"
+    assert "Invalid prefilled tool arguments from tool rules" in returned.tool_return
+    run = served.client().runs.retrieve(returned.run_id)
+    assert (run.status, run.stop_reason) == ("failed", "invalid_tool_call")
+    assert "fills in arguments that do not fit" in str(run.metadata)
+    assert response.usage.step_count == 1
 
 
 def test_a_turn_without_steps_left_for_a_required_tool_ends_with_max_steps(served: Served) -> None:

@@ -137,6 +137,9 @@ def _model_replied(state: State, happened: ModelReplied) -> Decision:
     written = reply.calls if state.config.parallel_calls else reply.calls[:1]
     if not written:
         return _text_only(state, happened)
+    if (fault := step_calls.fault_of_filled_in(state, written)) is not None:
+        said = Draft(AssistantBody(reply.parts, written), happened.message_id, happened.step_id)
+        return step_calls.refuse_all(state, said, written, fault)
     asked = step_calls.with_final_arguments(state, written)
     calls, audit_entries = step_calls.judge_calls(state.config, asked, happened)
     state = replace(state, calls=calls)

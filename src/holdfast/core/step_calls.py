@@ -30,6 +30,7 @@ from holdfast.core.conversation.messages import (
     plain_text,
 )
 from holdfast.core.conversation.repeated_messages import NUDGE
+from holdfast.core.errors import TellTheModel
 from holdfast.core.state import (
     AuditEntry,
     Call,
@@ -41,7 +42,7 @@ from holdfast.core.state import (
     RunTools,
     State,
 )
-from holdfast.core.tools.call_arguments import as_the_tool_gets_them, merge_arguments
+from holdfast.core.tools.call_arguments import as_the_tool_gets_them, check_filled, merge_arguments
 from holdfast.core.tools.tool_rules import is_terminal, must_call_a_tool, needs_approval, offered, still_required
 
 
@@ -67,6 +68,25 @@ def _final(state: State, call: ToolCall) -> ToolCall:
     if tool is not None:
         text = as_the_tool_gets_them(text, tool.spec.parameters)
     return call if text == call.arguments else replace(call, arguments=text)
+
+
+def fault_of_filled_in(state: State, asked: Sequence[ToolCall]) -> str | None:
+    """What is wrong with the arguments that a tool rule fills in; the model cannot correct them."""
+    for call in asked:
+        tool, filled = state.config.tools.get(call.name), state.filled_in(call.name)
+        if tool is not None and filled:
+            try:
+                check_filled(filled, tool.spec.parameters)
+            except TellTheModel as error:
+                return f"Invalid prefilled tool arguments from tool rules: {error}"
+    return None
+
+
+def refuse_all(state: State, said: Draft, asked: Sequence[ToolCall], text: str) -> Decision:
+    """Run no call of this reply and stop: no other reply would be better."""
+    step_id = said.step_id or ""
+    calls = tuple(_refused(Call(call, step_id, place, "allowed"), text) for place, call in enumerate(asked))
+    return Decision(state, (said, returns_of(calls)), calls, stop="invalid_tool_call")
 
 
 def judge_calls(

@@ -42,6 +42,7 @@ from holdfast.engine.stream import event_records
 from holdfast.ports.stores.run_store import Change, Rest
 from holdfast.ports.toolbox import MemoryEdit
 
+BAD_RULE = "A tool rule of the agent fills in arguments that do not fit its tool; the tool's return says which."
 CUT_SHORT = "The reply reached the model's limit and ends in the middle; raise max_output_tokens in model_settings."
 
 
@@ -225,6 +226,8 @@ def _ending(facts: _Facts) -> dict[str, Any]:
     ending: dict[str, Any] = {} if spent is None else {"budget": spent.to_json()}
     if stop == "max_tokens_exceeded":
         ending["error"] = error_object(facts.run.id, Failure(stop, CUT_SHORT if spent is None else spent.message))
+    if stop == "invalid_tool_call":
+        ending["error"] = error_object(facts.run.id, Failure(stop, BAD_RULE))
     return ending
 
 
