@@ -55,6 +55,7 @@ class MemoryStore(Tables):
             version=stored.version,
             revision=stored.agent_rows.revision,
             next_seq=stored.next_seq,
+            unanswered_from=stored.unanswered_from,
             context=None if stored.version == known_version else stored.seen(),
             context_tokens=stored.context_tokens,
             calls=tuple(row.call for row in rows),

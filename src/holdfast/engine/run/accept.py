@@ -122,6 +122,7 @@ async def _begin_unheld(deps: Dependencies, run: Run, snapshot: Snapshot, *, hol
         snapshot.next_seq,
         events=(opening(run),),
         context_tokens=snapshot.context_tokens,
+        unanswered_from=snapshot.unanswered_from,
         holds=holds,
     )
     await deps.store.begin(run, None, change)

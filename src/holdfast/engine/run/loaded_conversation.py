@@ -32,6 +32,7 @@ class LoadedConversation:
     context: tuple[Message, ...]
     version: int
     next_seq: int
+    unanswered_from: int | None = None  # see `Snapshot`
     override_system: str | None = None
     step: Step | None = None  # the step whose calls were open when the conversation was loaded
     stale: bool = False  # the context in memory differs from the rows, so it is not cached for the next run
@@ -47,6 +48,7 @@ class LoadedConversation:
             context=snapshot.context,
             version=snapshot.version,
             next_seq=snapshot.next_seq,
+            unanswered_from=snapshot.unanswered_from,
             override_system=override_system,
             step=snapshot.step,
         )
@@ -101,7 +103,9 @@ class LoadedConversation:
             summary = tuple(message for message in change.messages if message.id == change.cut.summary_id)
             places = (index for index, message in enumerate(context) if message.seq == change.cut.keep_from)
             context = (context[0], *summary, *context[next(places, len(context)) :])
-        self.context = (*context, *(message for message in change.messages if message not in summary))
+        added = (m for m in change.messages if m not in summary and m.id not in change.beside_context)
+        self.context = (*context, *added)
+        self.unanswered_from = change.unanswered_from
         self.version += 1
         self.next_seq += len(change.messages)
 

@@ -146,6 +146,7 @@ class Session:
             blocks=loaded.blocks,
             version=loaded.version,
             next_seq=loaded.next_seq,
+            unanswered_from=loaded.unanswered_from,
             context=loaded.context,
             context_tokens=self.state.context_tokens,
             calls=(),

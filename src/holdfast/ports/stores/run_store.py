@@ -86,6 +86,8 @@ class Change:
     version: int
     next_seq: int
     messages: tuple[Message, ...] = ()
+    beside_context: frozenset[str] = frozenset()  # ids of messages that are added to the history only
+    unanswered_from: int | None = None  # see `Snapshot`; written whenever the conversation moves
     system: Message | None = None
     cut: ContextCut | None = None
     new_calls: tuple[Call, ...] = ()
@@ -127,7 +129,10 @@ class Change:
 class Snapshot:
     """A consistent read of a conversation with everything that a decision needs. `context` is None if the caller
     already has the context of this version, or has it but for `newer`: the system message as it is now, and what was
-    added to the end."""
+    added to the end.
+
+    `unanswered_from` is the sequence number at which the turns without an answer begin: the one that is under way or
+    waits, and those directly before it that failed or were cancelled. None if the last turn was answered."""
 
     conversation: Conversation
     agent: Agent
@@ -145,6 +150,7 @@ class Snapshot:
     called: tuple[str, ...] = ()
     last_result: str | None = None
     allowances: tuple[Allowance, ...] = ()
+    unanswered_from: int | None = None
     unread: tuple[Draft, ...] = ()  # messages sent with answers to the open calls; the model reads them later
 
 

@@ -109,6 +109,7 @@ def read_snapshot(connection: Connection, conversation_id: str, known_version: i
         version=row["version"],
         revision=agent_row["revision"],
         next_seq=row["next_seq"],
+        unanswered_from=row["unanswered_from"],
         context=None if cached else context_of(connection, conversation_id),
         context_tokens=row["context_tokens"],
         calls=calls,
