@@ -38,9 +38,18 @@ class Stamp:
     updated_by: str | None = None
 
 
+# The types of the tools that the server itself runs, without secrets.
 BUILT_IN_TYPES = frozenset(
-    {"letta_core", "letta_memory_core", "letta_builtin"}
-)  # run by the server itself, without secrets
+    {
+        "letta_core",
+        "letta_memory_core",
+        "letta_multi_agent_core",
+        "letta_sleeptime_core",
+        "letta_voice_sleeptime_core",
+        "letta_builtin",
+        "letta_files_core",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
