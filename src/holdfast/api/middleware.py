@@ -1,14 +1,13 @@
 """ASGI middleware in front of every route: authentication, cross-origin rules, body size, HEAD, path normalization.
 
 It is plain ASGI, so that a request without a credential is rejected before its body is read. The acting user comes
-from the credential alone. The old `user_id` header must have the right form, as clients expect, and is otherwise
-ignored.
+from the credential alone. The old `user_id` header is ignored: there is one user, and the best-known MCP server sends
+an agent's id in it.
 """
 
 from __future__ import annotations
 
 import hmac
-import re
 from collections.abc import Awaitable, Callable
 
 from starlette.responses import Response
@@ -22,7 +21,6 @@ from holdfast.core.records import Actor
 OPEN_PATHS = frozenset({"/v1/health", "/v1/ready"})
 MAX_LENGTH_DIGITS = 20
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
-_USER_ID = re.compile(r"^user-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
 
 
 class AccessMiddleware:
@@ -87,10 +85,6 @@ class AccessMiddleware:
         length = headers.get("content-length", "0")
         if not _is_number(length) or int(length) > self._max_body_bytes:
             return JsonResponse({"detail": f"The body may have at most {self._max_body_bytes} bytes."}, 413)
-        user_id = headers.get("user_id")
-        if user_id is not None and not _USER_ID.match(user_id):
-            text = f"INVALID_ARGUMENT: Invalid user ID format: {user_id}. Expected format: 'user-<uuid4>'"
-            return JsonResponse({"detail": text}, 400)
         return None
 
     def _foreign_host(self, headers: dict[str, str]) -> str | None:
