@@ -25,7 +25,7 @@ class Tool(TypedDict):
     npm_requirements: list[Json] | None
     default_requires_approval: bool | None
     approval_expiry: Json | None
-    on_unknown: str
+    on_unknown: str | None
     enable_parallel_execution: bool | None
     created_by_id: str | None
     last_updated_by_id: str | None
