@@ -151,6 +151,32 @@ def test_the_model_is_told_which_tool_it_must_still_call() -> None:
     assert "You must call save" in str(bodies(decision)[1])
 
 
+def test_an_exit_tool_does_not_end_the_turn_before_the_required_tools_were_called() -> None:
+    rules = ({"type": "exit_loop", "tool_name": "done"}, {"type": "required_before_exit", "tool_name": "save"})
+    before = decide(state("done", "save", rules=rules, parallel_calls=False), replied(call("done"))).state
+    held = decide(before, ToolSettled("call_done", result("call_done")))
+    assert held.stop is None
+    assert "You must call save" in str(bodies(held)[-1])
+    saving = decide(held.state, replied(call("save"))).state
+    saved = decide(saving, ToolSettled("call_save", result("call_save")))
+    assert saved.stop is None
+    again = decide(saved.state, replied(call("done", "again"))).state
+    assert decide(again, ToolSettled("again", result("again"))).stop == "tool_rule"
+
+
+@pytest.mark.parametrize("reply", ["text", "exit tool"])
+def test_a_turn_that_runs_out_of_steps_before_a_required_tool_was_called_says_so(reply: str) -> None:
+    rules = ({"type": "exit_loop", "tool_name": "done"}, {"type": "required_before_exit", "tool_name": "save"})
+    before = state("done", "save", rules=rules, parallel_calls=False)
+    before = replace(before, steps=1, config=replace(before.config, max_steps=2))
+    if reply == "text":
+        ended = decide(before, replied(text="bye"))
+    else:
+        ended = decide(decide(before, replied(call("done"))).state, ToolSettled("call_done", result("call_done")))
+    assert (ended.stop, ended.effects) == ("max_steps", ())
+    assert "ToolRuleViolated" not in str(bodies(ended))
+
+
 def test_a_call_against_the_rules_is_refused_and_explained() -> None:
     rules = ({"type": "run_first", "tool_name": "a"},)
     decision = decide(state("a", "b", rules=rules, parallel_calls=False), replied(call("b")))

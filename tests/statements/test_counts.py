@@ -57,7 +57,7 @@ class Counts:
 
 PLAIN = Counts(statements=14, reads=0, writes=2, pages=54)
 TOOL = Counts(statements=34, reads=0, writes=4, pages=107)  # a turn with one call, hence two steps
-STREAMED_PAGE = 2  # statements
+STREAMED_PAGE = 1  # statements
 
 
 class Talk:

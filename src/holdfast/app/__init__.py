@@ -100,7 +100,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         traces.open()
         stack.push_async_callback(traces.close)
         liveness = stack.enter_context(ProcessLiveness(settings.data_dir / "processes"))
-        bus = await _open_bus(settings, database, stack)
+        bus = await _open_bus(settings, database, liveness.owner, stack)
         retries = SqlRetryDetection(database, clock, liveness.owner, liveness.died)
         approval_feed = ApprovalFeed(SqlApprovals(database, clock), bus)
         deps = Dependencies(
@@ -150,7 +150,7 @@ def _migrate(database: Database) -> None:
         raise CannotStart(str(error)) from error
 
 
-async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStack) -> Bus:
+async def _open_bus(settings: Settings, database: Database, owner: str, stack: AsyncExitStack) -> Bus:
     """The bus by which processes on the same database wake each other."""
     bus: Bus = SingleProcessBus()
     if settings.redis_url is not None:
@@ -161,7 +161,7 @@ async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStac
         from holdfast.bus.postgres import PostgresBus
 
         bus = PostgresBus(settings.database_url)
-    await bus.open()
+    await bus.open(owner)
     stack.push_async_callback(bus.close)
     return bus
 

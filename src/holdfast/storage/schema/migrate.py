@@ -19,10 +19,11 @@ from sqlalchemy import Connection, Engine, inspect, text
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0019"
+HEAD = "0021"
 # Older versions cannot work on a database after one of these: 0013 drops columns that they read; since 0015 each writer
-# of an agent raises its revision; since 0016 a page of events does not update its run.
-BREAKING = frozenset({"0013", "0015", "0016"})
+# of an agent raises its revision; since 0016 a page of events does not update its run; since 0020 an input may be
+# written before its run is claimed.
+BREAKING = frozenset({"0013", "0015", "0016", "0020"})
 APPLICATION_NAME = f"holdfast {HEAD}"  # of our connections to Postgres; versions before 0013 gave none
 VERSION_TABLE = "schema_version"
 # Its name in versions before 0019. One of these starts on any database that has this table and is newer than itself;

@@ -103,7 +103,7 @@ def _shown(moment: datetime) -> str:
 
 
 def _limit(given: object) -> int:
-    return min(max(int(str(given or 10)), 1), MAX_FOUND)
+    return min(max(int(str(given or 5)), 1), MAX_FOUND)
 
 
 def _id_from(key: str) -> str:
