@@ -18,7 +18,7 @@ from typing import Any
 
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.stores.approval_store import Due
-from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, NewPage, Snapshot
+from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, NewPage, Snapshot, Written
 from simulator.loop import Process, VirtualLoop
 from simulator.store import MemoryStore
 
@@ -178,8 +178,9 @@ class SimRunStore:
         lease: Lease | None = await self._call("claim", run_id, owner, now, expires_at)
         return lease
 
-    async def checkpoint(self, lease: Lease, change: Change) -> bool:
-        return bool(await self._call("checkpoint", lease, change))
+    async def checkpoint(self, lease: Lease, change: Change) -> Written:
+        written: Written = await self._call("checkpoint", lease, change)
+        return written
 
     async def settle_resting(self, run_id: str, change: Change) -> bool:
         return bool(await self._call("settle_resting", run_id, change))

@@ -16,7 +16,7 @@ from sqlalchemy.engine import RowMapping
 from holdfast.core.errors import ConversationBusy, NotFound, UniqueConflict
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.clock import Clock
-from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, NewPage, Snapshot
+from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, NewPage, Snapshot, Written
 from holdfast.storage.runs import checkpoint as checkpoints
 from holdfast.storage.runs import claims, event_log
 from holdfast.storage.runs.ledger import called_in_turn
@@ -70,7 +70,7 @@ class SqlRunStore:
         except UniqueConflict:  # the unique index: another run took the conversation first
             return None
 
-    async def checkpoint(self, lease: Lease, change: Change) -> bool:
+    async def checkpoint(self, lease: Lease, change: Change) -> Written:
         return await self._database.write(checkpoints.checkpoint, lease, self._with_webhook(change), self._clock.now())
 
     async def settle_resting(self, run_id: str, change: Change) -> bool:
