@@ -27,7 +27,7 @@ from holdfast.core.conversation.wire_messages import wire_messages
 from holdfast.core.errors import InvalidArgument, NotFound, NothingToCancel, TellTheModel
 from holdfast.core.records import Actor, Run
 from holdfast.ports.paging import Page
-from holdfast.ports.stores.history_store import MessageScope, RunFilter
+from holdfast.ports.stores.history_store import MessageScope
 
 router = lazy_router("/v1")
 
@@ -104,8 +104,7 @@ async def list_messages(
 
 @router.post("/agents/{agent_id}/messages/cancel")
 async def cancel(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: CancelBody) -> JsonResponse:
-    """Cancel the runs in `run_ids`; without them, all of the agent's unfinished runs, in every conversation. If there
-    is none, the newest run, which has ended, is reported."""
+    """Cancel the runs in `run_ids`; without them, all of the agent's unfinished runs, in every conversation."""
     await services.conversation_store.default_of(actor, agent_id)
     if body.run_ids:
         named = await asyncio.gather(
@@ -114,8 +113,6 @@ async def cancel(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body
         known = [run for run in named if run is not None]
         return JsonResponse(dict.fromkeys(body.run_ids, "failed") | await cancel_runs(services, actor, known, body))
     found = await services.history.open_runs(actor, agent_id=agent_id)
-    if not found:
-        found = list(await services.history.runs(actor, RunFilter(agent_ids=(agent_id,)), Page(limit=1)))
     if not found:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for agent {agent_id}")
     return JsonResponse(await cancel_runs(services, actor, found, body))
