@@ -15,6 +15,7 @@ LONGEST_FIRST = ("tests/chaos/", "tests/simulator/", "tests/clients/test_approva
 SHARING = (
     *(
         "tests/clients/",
+        "tests/contract/",
         "tests/mcp_servers/",
         "tests/processes/",
         "tests/storage/test_run_listing.py",

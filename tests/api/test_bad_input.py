@@ -75,7 +75,8 @@ def test_a_run_id_of_the_wrong_form_is_a_bad_request(http: httpx.Client) -> None
 
 def test_a_method_that_a_path_does_not_have_is_a_405(http: httpx.Client) -> None:
     response = http.put("/v1/runs/")
-    assert (response.status_code, response.json()) == (405, {"detail": "Method Not Allowed"})
+    assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
+    assert response.json()["detail"].startswith("Method Not Allowed")
 
 
 @pytest.mark.parametrize(
@@ -164,10 +165,10 @@ def test_both_spellings_of_a_path_and_the_latest_alias_answer(http: httpx.Client
         assert http.get(path).status_code == 200, path
 
 
-def test_a_user_id_header_of_the_wrong_form_is_refused(http: httpx.Client) -> None:
-    response = http.get("/v1/agents/", headers={"user_id": "bob"})
-    assert response.status_code == 400
-    assert response.json()["detail"].startswith("INVALID_ARGUMENT: Invalid user ID format: bob")
+@pytest.mark.parametrize("user_id", ["bob", "agent-00000000-0000-4000-8000-000000000001"])
+def test_a_user_id_header_of_any_form_is_ignored(http: httpx.Client, agent_id: str, user_id: str) -> None:
+    shown = http.get(f"/v1/agents/{agent_id}", headers={"user_id": user_id})
+    assert shown.json() == http.get(f"/v1/agents/{agent_id}").json()
 
 
 def test_a_model_that_fails_gives_its_kind_and_status(http: httpx.Client, agent_id: str) -> None:
@@ -180,15 +181,6 @@ def test_a_model_that_fails_gives_its_kind_and_status(http: httpx.Client, agent_
         response = http.post(f"/v1/agents/{agent_id}/messages", json={"input": f"/fail {kind}"})
         assert response.status_code == status
         assert response.json()["error"]["type"] == kind
-
-
-def test_a_streamed_refusal_comes_inside_the_stream(http: httpx.Client, agent_id: str) -> None:
-    approval = {"type": "approval", "approvals": [{"type": "approval", "tool_call_id": "x", "approve": True}]}
-    response = http.post(f"/v1/agents/{agent_id}/messages/stream", json={"messages": [approval]})
-    assert response.status_code == 200
-    assert "event: error" in response.text
-    assert "No tool call is currently awaiting approval" in response.text
-    assert response.text.endswith("data: [DONE]\n\n")
 
 
 @pytest.mark.parametrize(

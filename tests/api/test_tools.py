@@ -7,9 +7,11 @@ import pytest
 from letta_client import APIStatusError, ConflictError, Letta, NotFoundError
 from sqlalchemy import select, update
 
+from holdfast.core.records import BUILT_IN_TYPES
 from holdfast.storage.schema.record_tables import tools
 from holdfast.storage.sql.database import make_engine
 
+BASE_TYPES = sorted(BUILT_IN_TYPES)
 SOURCE = '''
 def greet(name: str, times: int = 1) -> str:
     """Greet somebody.
@@ -67,7 +69,7 @@ def test_making_a_tool_again_changes_it_and_keeps_its_id(client: Letta) -> None:
     assert again.description == "Say hello."
     assert (again.tags, again.default_requires_approval) == (["t"], True)
     assert upserted.return_char_limit == 7
-    assert len(client.tools.list().items) == 1
+    assert len(client.tools.list(exclude_tool_types=BASE_TYPES).items) == 1
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_a_source_that_says_nothing_is_refused(client: Letta, source: str, text:
     with pytest.raises(APIStatusError, match=text) as refusal:
         client.tools.create(source_code=source)
     assert refusal.value.status_code == 400
-    assert client.tools.list().items == []
+    assert client.tools.list(exclude_tool_types=BASE_TYPES).items == []
 
 
 def test_a_change_of_source_is_read_again_and_may_rename(client: Letta) -> None:
@@ -132,13 +134,20 @@ def test_base_tools_are_added_once_and_keep_their_ids(client: Letta, http: httpx
     types = {tool["name"]: tool["tool_type"] for tool in first}
     assert [tool["id"] for tool in first] == [tool["id"] for tool in again]
     assert types["conversation_search"] == "letta_core"
-    assert types["memory_insert"] == "letta_memory_core"
+    assert types["memory_insert"] == "letta_sleeptime_core"
     assert types["web_search"] == "letta_builtin"
     assert all(tool["default_requires_approval"] is None for tool in first)
     insert = next(tool for tool in first if tool["name"] == "memory_insert")
     with pytest.raises(APIStatusError, match="was not made from source"):
         client.tools.update(insert["id"], source_code=SOURCE)
     assert client.tools.update(insert["id"], default_requires_approval=True).default_requires_approval is True
+
+
+def test_a_tool_of_one_s_own_replaces_a_base_tool_that_cannot_run_here(client: Letta) -> None:
+    [base] = client.tools.list(name="search_memory").items
+    own = client.tools.create(source_code=SOURCE.replace("greet", "search_memory"))
+    assert (own.id, own.tool_type, own.tags) == (base.id, "custom", [])
+    assert len(client.tools.list(name="search_memory").items) == 1
 
 
 def test_a_tool_of_one_s_own_is_never_overwritten_by_a_base_tool(client: Letta, http: httpx.Client) -> None:
@@ -159,11 +168,16 @@ def test_tools_are_listed_by_every_filter(client: Letta, http: httpx.Client) -> 
     assert names(names=["greet", "run_code", "nobody"]) == ["greet", "run_code"]
     assert names(tool_ids=[greet.id]) == ["greet"]
     assert names(search="GREET SOMEB") == ["greet"]
-    assert names(tool_types=["letta_builtin"]) == ["fetch_webpage", "run_code", "web_search"]
+    assert names(tool_types=["letta_builtin"]) == [
+        "fetch_webpage",
+        "run_code",
+        "run_code_with_tools",
+        "web_search",
+    ]
     assert "greet" not in names(return_only_letta_tools=True)
-    assert names(exclude_tool_types=["letta_builtin", "letta_core", "letta_memory_core"]) == ["greet"]
+    assert names(exclude_tool_types=BASE_TYPES) == ["greet"]
     assert http.get("/v1/tools/count", params={"exclude_letta_tools": True}).json() == 1
-    assert len(names(limit=3)) == http.get("/v1/tools/count").json() == 11
+    assert len(names(limit=3)) == http.get("/v1/tools/count").json() == 27
 
 
 def test_a_deleted_tool_is_gone_from_its_agents(client: Letta) -> None:

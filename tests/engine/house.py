@@ -215,7 +215,7 @@ async def opened(
     models = Directory([("scripted", model)])
     store = CheckedRunStore(database, clock, approvals_webhook, limits)
     bus = bus or SingleProcessBus()
-    await bus.open()
+    await bus.open(owner)
     deps = Dependencies(
         store=store,
         models=models,

@@ -172,7 +172,7 @@ async def test_the_memory_tool_makes_renames_and_lets_go_of_blocks(house: House)
         (plan, {"human": "Name: Ada", "plan": "Step 1"}),
         (plan, {"human": "Name: Ada", "plan": "Step 1"}),  # refused: it is there
         (
-            {"command": "str_replace", "path": "plan", "old_str": "1", "new_str": "2"},
+            {"command": "str_replace", "path": "plan", "old_string": "1", "new_string": "2"},
             {"human": "Name: Ada", "plan": "Step 2"},
         ),
         ({"command": "rename", "old_path": "plan", "new_path": "goal"}, {"human": "Name: Ada", "goal": "Step 2"}),

@@ -38,9 +38,18 @@ class Stamp:
     updated_by: str | None = None
 
 
+# The types of the tools that the server itself runs, without secrets.
 BUILT_IN_TYPES = frozenset(
-    {"letta_core", "letta_memory_core", "letta_builtin"}
-)  # run by the server itself, without secrets
+    {
+        "letta_core",
+        "letta_memory_core",
+        "letta_multi_agent_core",
+        "letta_sleeptime_core",
+        "letta_voice_sleeptime_core",
+        "letta_builtin",
+        "letta_files_core",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +266,10 @@ class Run:
     cancel_asked_by: str | None = None
     cancel_reason: str | None = None
     cancel_rollback: bool = False
+    accepted_by: str | None = None  # the process that accepted it, for others to drive
+    # The version of the conversation with this run's input, if the input was written when the run was accepted for
+    # others. The run is then claimed as running.
+    input_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,8 @@ class RunRequest:
 
 def _written(value: Any) -> Any:
     """A field's value as JSON. Most are JSON already; tuples hold messages, answers, tool specs or plain texts."""
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, tuple):
         return [_written(item) for item in value]
     if isinstance(value, ToolSpec):

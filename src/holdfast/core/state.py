@@ -386,3 +386,8 @@ class Decision:
     audit_entries: tuple[AuditEntry, ...] = ()
     rollback: bool = False  # remove the turn's messages from the context
     spent: Spent | None = None  # the limit that made the run stop
+
+    @property
+    def only_calls_model(self) -> bool:
+        """Whether nothing follows but a call of the model, which any process may make, and make again."""
+        return self.stop is None and not self.calls and all(isinstance(each, CallModel) for each in self.effects)

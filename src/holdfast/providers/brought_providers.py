@@ -39,6 +39,16 @@ class GuardedProviderFactory:
         self._own = tuple(own)
 
     def make(self, blueprint: Blueprint) -> Model:
+        return self._make(blueprint, self._session)
+
+    def make_for_check(self, blueprint: Blueprint) -> Model:
+        own = next((own for own in self._own if own.type == blueprint.type and own.base_url), None)
+        if blueprint.base_url or own is None:
+            return self.make(blueprint)
+        # The operator chose this address, so it may be an internal one: it is not guarded.
+        return self._make(replace(blueprint, base_url=own.base_url), None)
+
+    def _make(self, blueprint: Blueprint, session: aiohttp.ClientSession | None) -> Model:
         if blueprint.type == "demo":
             raise Invalid("The demo model is built in; there is no provider to bring for it.")
         credentials = dict(blueprint.credentials)
@@ -53,7 +63,7 @@ class GuardedProviderFactory:
             api_key=api_key,
             base_url=blueprint.base_url,
             extras=extras,
-            session=self._session,
+            session=session,
         )
 
     def own(self) -> Sequence[OwnProvider]:

@@ -234,9 +234,9 @@ def system_message(agent: Agent, conversation: Conversation, blocks: Sequence[Bl
     return _message(conversation, 0, Draft(SystemBody(compile_system(agent.system, blocks))))
 
 
-def initial_messages(conversation: Conversation, drafts: Sequence[Draft]) -> tuple[Message, ...]:
-    """The messages that the client sent as `initial_message_sequence`, numbered from 1."""
-    return tuple(_message(conversation, seq, draft) for seq, draft in enumerate(drafts, 1))
+def initial_messages(conversation: Conversation, drafts: Sequence[Draft], first_seq: int = 1) -> tuple[Message, ...]:
+    """The messages that the client sent as `initial_message_sequence`, numbered from `first_seq`."""
+    return tuple(_message(conversation, seq, draft) for seq, draft in enumerate(drafts, first_seq))
 
 
 def _message(conversation: Conversation, seq: int, draft: Draft) -> Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.core.conversation.messages import Message, SystemBody
@@ -45,14 +45,18 @@ class Conversations:
 
     async def find(self, actor: Actor, reference: str, agent_id: str | None = None) -> Conversation:
         """Find a conversation by its id. `default` with `agent_id`, or an agent's id alone, means the default
-        conversation of that agent."""
-        if reference.startswith("agent-"):
-            return await self._store.default_of(actor, reference)
+        conversation of that agent. Raises `NotFound` for a conversation of another agent than `agent_id`."""
         if reference == "default":
             if agent_id is None:
                 raise NotFound("The default conversation needs an agent_id: whose default conversation is meant?")
             return await self._store.default_of(actor, agent_id)
-        return await self._store.get(actor, reference)
+        if reference.startswith("agent-"):
+            found = await self._store.default_of(actor, reference)
+        else:
+            found = await self._store.get(actor, reference)
+        if agent_id is not None and found.agent_id != agent_id:
+            raise NotFound(f"Conversation {reference} is not one of agent {agent_id}.")
+        return found
 
     async def create(self, actor: Actor, agent_id: str, new: ConversationPatch) -> Conversation:
         default = await self._store.default_of(actor, agent_id)
@@ -102,7 +106,7 @@ class Conversations:
         if patch.last_message_at is not None:
             fields["last_message_at"] = _parse_timestamp(patch.last_message_at)
         changed = replace(conversation, **fields, updated_at=now, updated_by=actor.user_id)
-        await self._store.change(changed)
+        await self._store.change(changed, last_message_at=fields.get("last_message_at"))
         return changed
 
     async def remove(self, conversation: Conversation) -> None:
@@ -112,7 +116,9 @@ class Conversations:
 
 
 def _parse_timestamp(text: str) -> datetime:
+    """A time without a zone is in UTC, as elsewhere."""
     try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise InvalidArgument(f"last_message_at must be an ISO 8601 date and time, not {text!r}") from error

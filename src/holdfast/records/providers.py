@@ -99,7 +99,11 @@ class Providers:
     async def check_new(self, provider_type: str, patch: ProviderPatch) -> str:
         """The provider's type, if the vendor accepts the credentials. Raises `ModelError` if not."""
         blueprint = _blueprint(patch, Blueprint(type=provider_type, name=provider_type))
-        await self._factory.make(blueprint).list_models()
+        model = self._factory.make_for_check(blueprint)
+        try:
+            await model.list_models()
+        finally:
+            await model.close()
         return blueprint.type
 
     async def check(self, actor: Actor, provider_id: str) -> str:

@@ -15,16 +15,18 @@ from typing import Any
 
 from holdfast.core.approvals.expiry import parse_expiry
 from holdfast.core.errors import Conflict, Invalid, NotFound
-from holdfast.core.records import Actor, Json, Tool
+from holdfast.core.records import BUILT_IN_TYPES, Actor, Json, Tool
 from holdfast.core.state import OnUnknown
 from holdfast.core.tools.tool_limits import own_limits
 from holdfast.core.tools.tool_schemas import check_tool_schema
+from holdfast.core.tools.unavailable_tools import UNAVAILABLE
 from holdfast.ports.clock import Clock
 from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
 from holdfast.ports.schema_reader import SchemaReader
 from holdfast.ports.stores.tool_store import ToolFilter, ToolStore
-from holdfast.records.base_tools import BASE_TOOLS, base_tools_for
+from holdfast.records.base_tool_table import BASE_TOOLS
+from holdfast.records.base_tools import base_tools_for
 from holdfast.records.sent_fields import sent_fields
 from holdfast.records.tool_search import MAX_TOOLS, ToolMatch, best
 
@@ -65,6 +67,7 @@ class Tools:
         self._store = store
         self._schemas = schemas
         self._clock = clock
+        self._compared: set[str] = set()  # organisations whose base tools are known to be up to date
         self._parse_lock = asyncio.Semaphore(1)  # one source at a time: parsing keeps one processor busy
 
     async def put(self, actor: Actor, new: NewTool) -> Tool:
@@ -93,6 +96,16 @@ class Tools:
         names = [tool.name for tool in BASE_TOOLS]
         return await self._store.ensure(base_tools_for(actor, names, self._clock.now()))
 
+    async def restore_base_tools(self, actor: Actor) -> None:
+        """Create the base tools that are missing: on a fresh server all of them, later those that were deleted.
+
+        Once in each process the stored schemas are compared too, in case an earlier version wrote them."""
+        names = ToolFilter(names=tuple(tool.name for tool in BASE_TOOLS))
+        if actor.org_id in self._compared and await self._store.count(actor, names) == len(BASE_TOOLS):
+            return
+        await self.add_base_tools(actor)
+        self._compared.add(actor.org_id)
+
     async def from_source(self, actor: Actor, new: NewTool, function_name: str | None = None) -> Tool:
         """The tool that a request would create; it is not stored. `function_name` is the function to take if the source
         has several."""
@@ -111,7 +124,10 @@ class Tools:
 
 def _replacement(new: Tool, tool_fields: Mapping[str, Any], existing: Tool) -> Tool:
     """The existing tool with the new fields. A tool that was not made from source is never replaced: its agents would
-    run the new one instead, although their owners did not choose that."""
+    run the new one instead, although their owners did not choose that. Only a base tool that cannot run here gives way:
+    no agent loses anything."""
+    if existing.name in UNAVAILABLE and existing.tool_type in BUILT_IN_TYPES:
+        return replace(new, id=existing.id, created_at=existing.created_at, created_by=existing.created_by)
     if existing.tool_type != CUSTOM:
         raise Conflict(
             f"{existing.name} is the name of a tool that is not made from source ({existing.tool_type}). Choose "

@@ -1,13 +1,15 @@
-"""JSON responses, written by orjson, and timestamps in the two formats that clients parse."""
+"""JSON responses, written by orjson, and timestamps in the format of all responses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import orjson
 from starlette.responses import Response
+
+from holdfast.core.conversation.wire_messages import date_text
 
 
 class JsonResponse(Response):
@@ -24,10 +26,4 @@ def _plain(value: Any) -> Any:
 
 
 def timestamp(value: datetime | None) -> str | None:
-    """The format of `created_at` and most other fields: microseconds, with Z."""
-    return None if value is None else value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def naive_timestamp(value: datetime | None) -> str | None:
-    """The format of a run's `completed_at` and `callback_sent_at`: microseconds, without a time zone."""
-    return None if value is None else value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
+    return None if value is None else date_text(value)

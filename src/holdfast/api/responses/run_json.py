@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from holdfast.api.http.json_response import naive_timestamp, timestamp
+from holdfast.api.http.json_response import timestamp
 from holdfast.core.model import Usage
 from holdfast.core.records import Conversation, Run, Step
 from holdfast.engine.traces.tracing import ShownTrace
@@ -19,7 +19,7 @@ def run_json(run: Run) -> dict[str, Any]:
         "id": run.id,
         "status": run.status,
         "created_at": timestamp(run.created_at),
-        "completed_at": naive_timestamp(run.completed_at),
+        "completed_at": timestamp(run.completed_at),
         "agent_id": run.agent_id,
         "conversation_id": None if run.in_default_conversation else run.conversation_id,
         "base_template_id": run.base_template_id,
@@ -28,7 +28,7 @@ def run_json(run: Run) -> dict[str, Any]:
         "request_config": run.request.get("config") or None,
         "stop_reason": run.stop_reason,
         "callback_url": run.callback_url,
-        "callback_sent_at": naive_timestamp(run.callback_sent_at),
+        "callback_sent_at": timestamp(run.callback_sent_at),
         "callback_status_code": run.callback_status_code,
         "callback_error": run.callback_error,
         "ttft_ns": run.ttft_ns,

@@ -65,7 +65,7 @@ async def search_archival_memory(
         tag_match=tag_match_mode,
         start=in_utc(start_datetime),
         end=in_utc(end_datetime),
-        limit=top_k or 10,
+        limit=top_k or 5,
     )
     found = [one.passage for one in await services.archives.search(actor, wanted)]
     results = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -21,13 +22,15 @@ from holdfast.api.responses.run_json import run_json
 from holdfast.api.routes.conversations import compacted
 from holdfast.api.services import Services
 from holdfast.api.turns import send_message
-from holdfast.api.turns.cancel import CancelBody, cancel_runs
+from holdfast.api.turns.cancel import CancelBody, CancelIn, cancel_runs
 from holdfast.api.turns.request_identity import IdentityDep, RequestIdentity
 from holdfast.core.conversation.wire_messages import wire_messages
 from holdfast.core.errors import InvalidArgument, NotFound, NothingToCancel, TellTheModel
+from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.records import Actor, Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
+from holdfast.records.default_messages import default_messages
 
 router = lazy_router("/v1")
 
@@ -90,14 +93,17 @@ async def list_messages(
     conversation_id: str | None = None,
     include_return_message_types: QueryNames = None,
 ) -> JsonResponse:
-    """Without `conversation_id`: the messages of all the agent's conversations. With order `desc` the newest are
-    selected and returned oldest first."""
+    """Without `conversation_id`: the messages of all the agent's conversations; with that of another agent: none. With
+    order `desc` the newest are selected and returned oldest first."""
     default = await services.conversation_store.default_of(actor, agent_id)
     scope = MessageScope(agent_id=agent_id)
     if conversation_id == "default":
         scope = MessageScope(conversation_id=default.id)
     elif conversation_id is not None:
-        scope = MessageScope(conversation_id=(await services.conversations.find(actor, conversation_id)).id)
+        conversation = await services.conversations.find(actor, conversation_id)
+        if conversation.agent_id != agent_id:
+            return JsonResponse([])
+        scope = MessageScope(conversation_id=conversation.id)
     found = await services.history.messages(actor, scope, asked)
     return message_lists.message_list(found, include_return_message_types, turned=not asked.ascending)
 
@@ -105,15 +111,16 @@ async def list_messages(
 @router.post("/agents/{agent_id}/messages/cancel")
 async def cancel(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: CancelBody) -> JsonResponse:
     """Cancel the runs in `run_ids`; without them, all of the agent's unfinished runs, in every conversation."""
-    await services.conversation_store.default_of(actor, agent_id)
     if body.run_ids:
+        await services.conversation_store.default_of(actor, agent_id)
         named = await asyncio.gather(
             *(_run_of_agent(services, actor, agent_id, run_id) for run_id in set(body.run_ids))
         )
         known = [run for run in named if run is not None]
         return JsonResponse(dict.fromkeys(body.run_ids, "failed") | await cancel_runs(services, actor, known, body))
     found = await services.history.open_runs(actor, agent_id=agent_id)
-    if not found:
+    if not found:  # only now is it asked whether there is such an agent, because someone waits for the cancel
+        await services.conversation_store.default_of(actor, agent_id)
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for agent {agent_id}")
     return JsonResponse(await cancel_runs(services, actor, found, body))
 
@@ -127,10 +134,24 @@ async def _run_of_agent(services: ServicesDep, actor: ActorDep, agent_id: str, r
     return run if run.agent_id == agent_id else None
 
 
+class ResetIn(RequestBody):
+    add_default_initial_messages: bool | None = None
+
+
 @router.patch("/agents/{agent_id}/reset-messages")
-async def reset(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: JsonBody) -> JsonResponse:
+async def reset(
+    services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: Annotated[ResetIn, body_of(ResetIn)]
+) -> JsonResponse:
+    """Begin a new context. The messages stay in the history. Calls that wait for a person are cancelled first, so that
+    each has a return there."""
+    view = await services.agents.get(actor, agent_id, frozenset())
     conversation = await services.conversation_store.default_of(actor, agent_id)
-    await services.conversation_store.reset(conversation.id)
+    found = await services.history.open_runs(actor, conversation_id=conversation.id)
+    if found and all(run.status not in ACTIVE for run in found):
+        await cancel_runs(services, actor, found, CancelIn(reason="The agent's messages were reset."))
+    first = partial(default_messages, view.agent, services.now()) if body.add_default_initial_messages else None
+    await services.conversation_store.reset(conversation.id, first)
+    await services.maintenance.recompile(conversation.id, dry_run=False)
     return await agent_response(services, actor, agent_id)
 
 

@@ -25,7 +25,7 @@ from holdfast.api.responses.run_json import (
     usage_json,
 )
 from holdfast.api.turns import respond
-from holdfast.api.turns.resume import ResumeBody, last_event_number
+from holdfast.api.turns.resume import ResumeBody, check_names_of, last_event_number
 from holdfast.core.errors import InvalidArgument
 from holdfast.core.records import Run, Step
 from holdfast.ports.paging import Page
@@ -126,6 +126,7 @@ async def stream(
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     run = await _run(services, actor, run_id)
+    check_names_of(run, body)
     after = body.starting_after or last_event_number(last_event_id) or 0
     types = (run.request.get("config") or {}).get("include_return_message_types")
     return respond.show(services.engine, run.id, after=after, types=types, pings=body.include_pings is not False)

@@ -17,23 +17,13 @@ from holdfast.api.http.limits import Names, QueryNames, SearchText, at_most
 from holdfast.api.http.parameters import ActorDep, ServicesDep, ToolId, check_order_by, page
 from holdfast.api.http.request_body import RequestBody, body_of
 from holdfast.api.responses.tool_and_block_json import tool_json
+from holdfast.core.records import BUILT_IN_TYPES
 from holdfast.ports.package_requirements import MOST_REQUIREMENTS, requirement_text
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.tool_store import ToolFilter
 from holdfast.records.tools import NewTool, ToolPatch
 
 router = lazy_router("/v1/tools", "tools")
-
-# The types of the tools that come with the server.
-LETTA_TYPES = (
-    "letta_core",
-    "letta_memory_core",
-    "letta_multi_agent_core",
-    "letta_sleeptime_core",
-    "letta_voice_sleeptime_core",
-    "letta_builtin",
-    "letta_files_core",
-)
 
 
 class _Requirement(RequestBody):
@@ -89,14 +79,14 @@ async def _filter(
 ) -> ToolFilter:
     types = None if tool_types is None else tuple(tool_types)
     if return_only_letta_tools:
-        types = tuple(kind for kind in LETTA_TYPES if types is None or kind in types)
+        types = tuple(kind for kind in sorted(BUILT_IN_TYPES) if types is None or kind in types)
     return ToolFilter(
         name=name,
         names=None if names is None else tuple(names),
         ids=None if tool_ids is None else tuple(tool_ids),
         search=search,
         types=types,
-        exclude_types=(*(exclude_tool_types or ()), *(LETTA_TYPES if exclude_letta_tools else ())),
+        exclude_types=(*(exclude_tool_types or ()), *(BUILT_IN_TYPES if exclude_letta_tools else ())),
     )
 
 
@@ -107,6 +97,8 @@ Filter = Annotated[ToolFilter, Depends(_filter)]
 async def list_tools(
     services: ServicesDep, actor: ActorDep, wanted: Filter, page: Annotated[Page, page()]
 ) -> JsonResponse:
+    if page.after is None:
+        await services.tools.restore_base_tools(actor)
     found = await services.tool_store.listing(actor, wanted, check_order_by(page))
     return JsonResponse([tool_json(tool) for tool in found])
 
@@ -127,6 +119,7 @@ async def upsert_tool(
 
 @router.get("/count")
 async def count_tools(services: ServicesDep, actor: ActorDep, wanted: Filter) -> JsonResponse:
+    await services.tools.restore_base_tools(actor)
     return JsonResponse(await services.tool_store.count(actor, wanted))
 
 

@@ -15,11 +15,9 @@ from starlette.responses import StreamingResponse
 from holdfast.api.errors import NEVER_RETRY, model_error_response
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.core.errors import NotFound
-from holdfast.core.failures import error_object
-from holdfast.core.state import Failure
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream import event_records
-from holdfast.engine.stream.feed import Batch
+from holdfast.engine.stream.recent_records import Batch
 from holdfast.engine.stream.run_response import read_response
 from holdfast.ports.ids import new_id
 
@@ -114,12 +112,3 @@ def _is_shown(record: str, wanted: frozenset[str] | set[str] | None, pings: bool
 
 def _ping(run_id: str, last: int) -> bytes:
     return event_records.ping_record(run_id, last, datetime.now(UTC), new_id("ping")).encode()
-
-
-def error_stream(error: Exception, *, hide_text: bool) -> StreamingResponse:
-    """The response to a streamed request that was rejected: clients expect status 200 and the error in the stream."""
-    text = str(error)
-    message = "An unknown error occurred with the LLM streaming request." if hide_text else text
-    failure = error_object(None, Failure("internal_error", text)) | {"message": message}
-    records = (event_records.stop_record("error"), event_records.error_record(failure, 1), event_records.DONE)
-    return StreamingResponse(iter([record.encode() for record in records]), media_type=MEDIA_TYPE)

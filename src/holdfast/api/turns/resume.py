@@ -33,6 +33,14 @@ def last_event_number(last_event_id: str | None) -> int | None:
     return min(int(last_event_id[:20]), MAX_COMPARED_INT)
 
 
+def check_names_of(run: Run, body: ResumeIn) -> None:
+    """Raise `NotFound` if the body names another run, agent or message than this run's."""
+    if body.run_id not in (None, run.id) or body.agent_id not in (None, run.agent_id):
+        raise NotFound(f"Run {run.id} is not the run or not of the agent that the body names.")
+    if body.otid is not None and key_of_otid(body.otid) not in (run.request.get("keys") or ()):
+        raise NotFound(f"No run found for otid={body.otid}: run {run.id} did not begin with that message.")
+
+
 async def run_to_resume(services: Services, actor: Actor, conversation: Conversation, body: ResumeIn) -> Run:
     if body.run_id is not None:
         run = await services.history.run(actor, body.run_id)

@@ -16,7 +16,7 @@ from holdfast.api.services import Services
 from holdfast.api.turns import respond
 from holdfast.api.turns.on_disconnect import refuse_in_background, watch_client
 from holdfast.api.turns.request_identity import RequestIdentity, with_keys
-from holdfast.core.errors import Invalid, InvalidArgument, PendingApproval
+from holdfast.core.errors import InvalidArgument, PendingApproval
 from holdfast.core.records import Actor, Run
 from holdfast.core.run_request import RunRequest
 from holdfast.records.agent_model import check_handle
@@ -43,7 +43,10 @@ async def send(
     run_type: str,
     identity: RequestIdentity,
 ) -> Response:
-    """Start the run and respond as the request asks: with a stream, or with the whole response at the run's end."""
+    """Start the run and respond as the request asks: with a stream, or with the whole response at the run's end.
+
+    A request that is refused gets an HTTP error on every route, also where it asked for a stream: the official terminal
+    client recovers from that, and repeats an error inside a stream for ever."""
     if not streaming and (body.stream_tokens or body.background or not body.include_pings):
         raise RequestValidationError([{"type": "value_error", "loc": ("body",), "msg": NO_STREAMING, "input": None}])
     if body.background:
@@ -59,13 +62,7 @@ async def send(
     try:
         run = await services.engine.start(actor, conversation_id, request, is_retry=identity.is_retry)
     except PendingApproval as error:
-        if streaming:
-            return respond.error_stream(error, hide_text=False)
         return error_response(error, pending_as_object=pending_as_object)
-    except Invalid as error:
-        if streaming:
-            return respond.error_stream(error, hide_text=True)
-        raise
     client = watch_client(services, actor, run, body, identity)
     if not streaming:
         return await _wait_for_response(services, run, request, identity, client)

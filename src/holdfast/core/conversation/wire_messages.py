@@ -102,8 +102,10 @@ def _aside(record_id: str, kind: str, run_id: str, now: datetime) -> WireObject:
 
 
 def date_text(moment: datetime) -> str:
-    """The date format of every message in the Letta API: UTC with offset, whole seconds."""
-    return moment.astimezone(UTC).replace(microsecond=0).isoformat()
+    """The one format of every time in a response: UTC, microseconds, `Z`.
+
+    The retired server wrote whole seconds into messages; clients that sort by them showed a fast turn backwards."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def otid_of(message_id: str, index: int) -> str:

@@ -17,7 +17,7 @@ from holdfast.core.conversation.system_prompt import compile_system
 from holdfast.core.errors import Broken
 from holdfast.core.records import Agent, Block, Conversation, Step, Tool
 from holdfast.ports.ids import new_id
-from holdfast.ports.stores.run_store import Change, RunStore, Snapshot
+from holdfast.ports.stores.run_store import Change, Claim, KnownContext, RunStore, Snapshot, Takeover
 from holdfast.ports.toolbox import MemoryEdit
 
 MAX_CONVERSATIONS = 512
@@ -128,6 +128,17 @@ class ConversationCache:
         if kept is None or snapshot.context is not None:
             return snapshot
         return replace(snapshot, context=kept.snapshot.context)
+
+    async def load_claimed(self, store: RunStore, claim: Claim) -> Takeover:
+        """What the new owner of a run continues from, with the context."""
+        kept = self._kept.get(claim.run.conversation_id)
+        context = (kept.snapshot.context if kept else None) or ()
+        known = KnownContext(kept.snapshot.version, context[-1].seq) if kept and context else None
+        found = await store.takeover(claim, known)
+        if found.snapshot.context is not None:
+            return found
+        system, *added = found.snapshot.newer or context[:1]
+        return replace(found, snapshot=replace(found.snapshot, context=(system, *context[1:], *added)))
 
     def remembered(self, conversation_id: str) -> Snapshot | None:
         """The snapshot without reading, if nothing was left open. Another process may have changed the rows."""

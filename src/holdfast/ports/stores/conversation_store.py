@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from holdfast.core.conversation.messages import Message
 from holdfast.core.records import Actor, Conversation
 from holdfast.ports.paging import Page
+
+# Given the conversation and the number of its next message: the messages that its new context begins with.
+FirstMessages = Callable[[Conversation, int], Sequence[Message]]
 
 
 class ConversationStore(Protocol):
@@ -26,7 +30,10 @@ class ConversationStore(Protocol):
         self, actor: Actor, page: Page, *, agent_id: str | None, archived: str, search: str | None
     ) -> Sequence[Conversation]: ...
 
-    async def change(self, conversation: Conversation) -> None: ...
+    async def change(self, conversation: Conversation, *, last_message_at: datetime | None = None) -> None:
+        """Store what clients can change. Runs write the time of the last message, so that of `conversation` may be old:
+        it is stored only if the client sent one."""
+        ...
 
     async def context_ids(self, conversation_id: str) -> Sequence[str]: ...
 
@@ -34,7 +41,7 @@ class ConversationStore(Protocol):
 
     async def remove(self, conversation_id: str) -> None: ...
 
-    async def reset(self, conversation_id: str) -> None:
-        """Delete all messages but the system message, from the context and the history. Forks of the conversation keep
-        the messages that they share."""
+    async def reset(self, conversation_id: str, first: FirstMessages | None = None) -> None:
+        """Take all messages but the system message out of the context, and put those of `first` in. The history, runs
+        and searches keep them. Raises `ConversationBusy` during a run."""
         ...

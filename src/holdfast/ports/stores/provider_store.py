@@ -45,10 +45,11 @@ class Blueprint:
 
 @dataclass(frozen=True, slots=True)
 class OwnProvider:
-    """A provider that the operator configured for the whole server."""
+    """A provider that the operator configured for the whole server; `base_url` is None for the vendor's own address."""
 
     name: str
     type: str
+    base_url: str | None = None
 
 
 class ProviderFactory(Protocol):
@@ -58,6 +59,11 @@ class ProviderFactory(Protocol):
     def make(self, plan: Blueprint) -> Model:
         """Make a provider, without calling the vendor. Raises `Invalid` if the type is unknown or a field is
         missing."""
+        ...
+
+    def make_for_check(self, plan: Blueprint) -> Model:
+        """Make a provider to check a key with. Without a base URL it calls the one that the operator configured for
+        this vendor, if there is one. The caller closes it."""
         ...
 
     def own(self) -> Sequence[OwnProvider]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, literal_column, or_, select, text, update
 
+from holdfast.core.conversation.wire_messages import date_text
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.outbox import Delivery, Outcome
 from holdfast.ports.stores.run_store import Change
@@ -40,8 +41,7 @@ def enqueue_callback(connection: Connection, run: dict[str, Any], change: Change
     if rest is None or not run["callback_url"]:
         return
     metadata = {**(run["metadata"] or {}), **rest.metadata}
-    completed_at = rest.completed_at.replace(tzinfo=None).isoformat(timespec="microseconds")
-    payload = {"status": rest.status, "completed_at": completed_at, "metadata": metadata}
+    payload = {"status": rest.status, "completed_at": date_text(rest.completed_at), "metadata": metadata}
     last_event = change.first_event + len(change.events) - 1
     enqueue(connection, run, run["callback_url"], payload, last_event=last_event, now=now)
 

@@ -21,8 +21,8 @@ from holdfast.core.conversation.messages import Message
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Actor, Conversation
 from holdfast.ports.clock import Clock
-from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
+from holdfast.ports.stores.conversation_store import FirstMessages
 from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.checkpoint import message_row
 from holdfast.storage.runs.run_store import lock_idle_conversation
@@ -104,10 +104,12 @@ def listing(
 _UNCHANGEABLE = frozenset({"id", "org_id", "agent_id", "is_default", "created_at", "created_by", "last_message_at"})
 
 
-def change(connection: Connection, conversation: Conversation) -> None:
-    """Update what clients can change. Runs write `last_message_at`, so the caller's value may be old and is ignored."""
+def change(connection: Connection, conversation: Conversation, last_message_at: datetime | None) -> None:
+    """Update what clients can change. Runs write `last_message_at`, so the record's value may be old and is ignored."""
     row = to_row(conversations, conversation)
     values = {name: value for name, value in row.items() if name not in _UNCHANGEABLE}
+    if last_message_at is not None:
+        values["last_message_at"] = last_message_at
     connection.execute(update(conversations).where(conversations.c.id == conversation.id).values(**values))
     raise_of_agents(connection, [conversation.agent_id])
 
@@ -216,31 +218,20 @@ def remove(connection: Connection, conversation_id: str, now: datetime) -> None:
     connection.execute(removed.values(deleted_at=now, version=conversations.c.version + 1))
 
 
-def reset(connection: Connection, conversation_id: str) -> None:
-    """Delete all messages but the system message. Messages that forks share stay for the forks only."""
+def reset(connection: Connection, conversation_id: str, first: FirstMessages | None = None) -> None:
+    """Take everything but the system message out of the context, and put these messages in. The history stays."""
     lock_idle_conversation(connection, conversation_id)
-    _move_shared_messages(connection, conversation_id)
     here = conversations.c.id == conversation_id
+    row = connection.execute(select(conversations).where(here)).mappings().one()
     connection.execute(delete(context).where(context.c.conversation_id == conversation_id, context.c.position > 0))
     connection.execute(delete(ledger).where(ledger.c.conversation_id == conversation_id, UNRETURNED))
-    connection.execute(delete(messages).where(messages.c.conversation_id == conversation_id, messages.c.seq > 0))
-    connection.execute(
-        update(conversations).where(here).values(version=conversations.c.version + 1, context_tokens=None)
-    )
-
-
-def _move_shared_messages(connection: Connection, conversation_id: str) -> None:
-    """Move the messages that forks share, also those they have compacted, to a hidden ancestor of the forks."""
-    of_forks = (lineage.c.ancestor_id == conversation_id, lineage.c.conversation_id != conversation_id)
-    shared = connection.execute(select(func.max(lineage.c.up_to_seq)).where(*of_forks)).scalar()
-    if shared is None:
-        return
-    row = connection.execute(select(conversations).where(conversations.c.id == conversation_id)).mappings().one()
-    hidden = {**row, "id": new_id("conv"), "is_default": False, "deleted_at": row["updated_at"]}
-    connection.execute(insert(conversations), hidden)
-    connection.execute(update(lineage).where(*of_forks).values(ancestor_id=hidden["id"]))
-    in_forks = (messages.c.conversation_id == conversation_id, messages.c.seq > 0, messages.c.seq <= shared)
-    connection.execute(update(messages).where(*in_forks).values(conversation_id=hidden["id"]))
+    added = first(from_row(Conversation, row), row["next_seq"]) if first is not None else ()
+    for message in added:
+        connection.execute(insert(messages), message_row(row["org_id"], message))
+        placed = {"conversation_id": conversation_id, "position": message.seq, "message_id": message.id}
+        connection.execute(insert(context), placed)
+    values = {"version": conversations.c.version + 1, "next_seq": row["next_seq"] + len(added), "context_tokens": None}
+    connection.execute(update(conversations).where(here).values(**values))
 
 
 class SqlConversations:
@@ -273,8 +264,8 @@ class SqlConversations:
     ) -> Sequence[Conversation]:
         return await self._database.read(listing, actor, page, agent_id=agent_id, archived=archived, search=search)
 
-    async def change(self, conversation: Conversation) -> None:
-        await self._database.write(change, conversation)
+    async def change(self, conversation: Conversation, *, last_message_at: datetime | None = None) -> None:
+        await self._database.write(change, conversation, last_message_at)
 
     async def context_ids(self, conversation_id: str) -> Sequence[str]:
         return await self._database.read(context_ids, conversation_id)
@@ -285,5 +276,5 @@ class SqlConversations:
     async def remove(self, conversation_id: str) -> None:
         await self._database.write(remove, conversation_id, self._clock.now())
 
-    async def reset(self, conversation_id: str) -> None:
-        await self._database.write(reset, conversation_id)
+    async def reset(self, conversation_id: str, first: FirstMessages | None = None) -> None:
+        await self._database.write(reset, conversation_id, first)

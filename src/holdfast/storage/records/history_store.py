@@ -18,7 +18,7 @@ from holdfast.core.lifecycle import WAITING_CALLS
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessagePage, MessageScope, RunFilter, StepFilter
-from holdfast.storage.records.conversation_store import lineage_ranges
+from holdfast.storage.records.conversation_store import in_lineage, lineage_ranges
 from holdfast.storage.run_listing.list_runs import list_runs
 from holdfast.storage.runs.agent_revision import raise_of_agents
 from holdfast.storage.runs.run_store import get_run, run_value
@@ -89,7 +89,7 @@ def _messages(connection: Connection, actor: Actor, scope: MessageScope, page: P
     keys = (messages.c.seq,) if by_sequence else (messages.c.created_at, messages.c.seq, messages.c.id)
     wanted = _scoped(actor, scope)
     for cursor, newer in ((page.after, True), (page.before, False)):
-        if cursor is not None and (side := _on_side(connection, actor, keys, cursor, newer)) is not None:
+        if cursor is not None and (side := _on_side(connection, actor, scope, keys, cursor, newer)) is not None:
             wanted += side
         elif cursor is not None and scope.strict_cursors:
             raise NotFound(f"No message found with id '{cursor}'.")
@@ -119,10 +119,20 @@ def _first_of(
 
 
 def _on_side(
-    connection: Connection, actor: Actor, keys: tuple[Any, ...], cursor: str, newer: bool
+    connection: Connection, actor: Actor, scope: MessageScope, keys: tuple[Any, ...], cursor: str, newer: bool
 ) -> list[ColumnElement[bool]] | None:
-    """The conditions for messages on one side of the cursor, compared key by key; None if the cursor does not exist."""
+    """The conditions for messages on one side of the cursor, compared key by key; None if the cursor does not exist in
+    this scope."""
     query = select(*keys).where(messages.c.id == cursor, messages.c.org_id == actor.org_id)
+    for column, parent in (
+        (messages.c.agent_id, scope.agent_id),
+        (messages.c.run_id, scope.run_id),
+        (messages.c.step_id, scope.step_id),
+    ):
+        if parent is not None:
+            query = query.where(column == parent)
+    if scope.conversation_id is not None:
+        query = query.where(in_lineage(scope.conversation_id))
     position = connection.execute(query).first()
     if position is None:
         return None

@@ -10,7 +10,7 @@ from sqlalchemy import Column, Connection, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from holdfast.core.errors import Invalid
-from holdfast.core.records import Tool
+from holdfast.core.records import BUILT_IN_TYPES, Tool
 from holdfast.storage.runs.agent_revision import raise_of_tools
 from holdfast.storage.schema.record_tables import tools
 from holdfast.storage.sql.rows import changes_of, from_row, to_row
@@ -31,11 +31,20 @@ def ensure_tools(connection: Connection, wanted: Sequence[Tool]) -> list[Tool]:
 
 
 def _up_to_date(connection: Connection, found: Tool, wanted: Tool) -> Tool:
-    """Update a base tool that an earlier version of the server stored, if this version has other parameters for it."""
+    """Update a base tool that an earlier version of the server stored, if this version has another type or other
+    parameters for it. A user's tool of that name stays as it is."""
     old, new = found.json_schema or {}, wanted.json_schema or {}
-    if found.tool_type != wanted.tool_type or old.get("parameters") == new.get("parameters"):
+    is_same = found.tool_type == wanted.tool_type and old.get("parameters") == new.get("parameters")
+    if found.tool_type not in BUILT_IN_TYPES or is_same:
         return found
-    after = replace(found, json_schema=new, description=wanted.description, updated_at=wanted.updated_at)
+    after = replace(
+        found,
+        json_schema=new,
+        description=wanted.description,
+        tool_type=wanted.tool_type,
+        tags=wanted.tags,
+        updated_at=wanted.updated_at,
+    )
     return write_tool(connection, found, after)
 
 

@@ -23,20 +23,34 @@ MAX_EDITS = 100
 
 def insert(job: ToolJob) -> ToolOutcome:
     arguments = job.arguments
-    block = _editable(job.blocks, arguments["label"])
-    return _set_value(block, _insert_lines(block, str(arguments["new_string"]), int(arguments.get("insert_line", -1))))
+    block = editable(job.blocks, arguments["label"])
+    return set_value(block, _insert_lines(block, str(arguments["new_string"]), int(arguments.get("insert_line", -1))))
 
 
 def replace_text(job: ToolJob) -> ToolOutcome:
     arguments = job.arguments
-    block = _editable(job.blocks, arguments["label"])
-    return _set_value(
+    block = editable(job.blocks, arguments["label"])
+    return set_value(
         block, _replace_once(block, str(arguments["old_string"]), str(arguments["new_string"]), "old_string")
     )
 
 
 def rethink(job: ToolJob) -> ToolOutcome:
-    return _set_value(_editable(job.blocks, job.arguments["label"]), str(job.arguments["new_memory"]))
+    return set_value(editable(job.blocks, job.arguments["label"]), str(job.arguments["new_memory"]))
+
+
+def append(job: ToolJob) -> ToolOutcome:
+    block = editable(job.blocks, job.arguments["label"])
+    content = str(job.arguments["content"])
+    return set_value(block, f"{block.value}\n{content}" if block.value else content)
+
+
+def replace_everywhere(job: ToolJob) -> ToolOutcome:
+    block = editable(job.blocks, job.arguments["label"])
+    old = str(job.arguments["old_content"])
+    if not old or old not in block.value:
+        raise TellTheModel(f"Old content '{old}' not found in memory block '{block.label}'")
+    return set_value(block, block.value.replace(old, str(job.arguments["new_content"])))
 
 
 # ---- the tool `memory` and its commands -----------------------------------------------------------------------
@@ -54,11 +68,11 @@ def _view(job: ToolJob) -> ToolOutcome:
     if not label:
         listed = "\n".join(f"/{PATH_ROOT}/{block.label}" for block in job.blocks)
         return ToolOutcome("success", listed or "There are no memory blocks.")
-    return ToolOutcome("success", _find_block(job.blocks, label).value)
+    return ToolOutcome("success", find_block(job.blocks, label).value)
 
 
 def _create(job: ToolJob, now: datetime) -> ToolOutcome:
-    label = _new_label(job.blocks, _required(job, "path"))
+    label = new_label(job.blocks, _required(job, "path"))
     block = Block(
         id=new_id("block"),
         org_id=job.org_id,
@@ -68,26 +82,27 @@ def _create(job: ToolJob, now: datetime) -> ToolOutcome:
         created_at=now,
         updated_at=now,
     )
-    _check_size(block)
+    check_size(block)
     return ToolOutcome("success", f"The memory block {label} was created.", edits=(MemoryEdit(None, block),))
 
 
 def _str_replace(job: ToolJob) -> ToolOutcome:
-    block = _editable(job.blocks, _label(_required(job, "path")))
-    new = str(job.arguments.get("new_str") or "")
-    return _set_value(block, _replace_once(block, str(_required(job, "old_str")), new, "old_str"))
+    block = editable(job.blocks, _label(_required(job, "path")))
+    new = str(job.arguments.get("new_string") or job.arguments.get("new_str") or "")
+    old = job.arguments.get("old_str") or _required(
+        job, "old_string"
+    )  # the earlier name, in calls made before it changed
+    return set_value(block, _replace_once(block, str(old), new, "old_string"))
 
 
 def _insert_line(job: ToolJob) -> ToolOutcome:
-    block = _editable(job.blocks, _label(_required(job, "path")))
+    block = editable(job.blocks, _label(_required(job, "path")))
     line = job.arguments.get("insert_line")
-    return _set_value(
-        block, _insert_lines(block, str(_required(job, "insert_text")), -1 if line is None else int(line))
-    )
+    return set_value(block, _insert_lines(block, str(_required(job, "insert_text")), -1 if line is None else int(line)))
 
 
 def _delete(job: ToolJob) -> ToolOutcome:
-    block = _editable(job.blocks, _label(_required(job, "path")))
+    block = editable(job.blocks, _label(_required(job, "path")))
     message = f"The memory block {block.label} is no longer part of your memory."
     return ToolOutcome("success", message, edits=(MemoryEdit(block, None),))
 
@@ -95,10 +110,10 @@ def _delete(job: ToolJob) -> ToolOutcome:
 def _rename(job: ToolJob) -> ToolOutcome:
     """A new label, a new description, or both."""
     arguments = job.arguments
-    block = _editable(job.blocks, _label(arguments.get("old_path") or _required(job, "path")))
+    block = editable(job.blocks, _label(arguments.get("old_path") or _required(job, "path")))
     if not arguments.get("new_path") and arguments.get("description") is None:
         raise TellTheModel("rename needs a new_path, a description, or both.")
-    label = _new_label(job.blocks, arguments["new_path"], block) if arguments.get("new_path") else block.label
+    label = new_label(job.blocks, arguments["new_path"], block) if arguments.get("new_path") else block.label
     description = block.description if arguments.get("description") is None else str(arguments["description"])
     after = replace(block, label=label, description=description)
     message = f"The memory block {block.label} is called {label} now." if label != block.label else "Described anew."
@@ -128,7 +143,7 @@ def _label(path: Any) -> str:
     return str(path or "").strip().strip("/").removeprefix(PATH_ROOT).strip("/")
 
 
-def _new_label(blocks: Sequence[Block], path: Any, renamed: Block | None = None) -> str:
+def new_label(blocks: Sequence[Block], path: Any, renamed: Block | None = None) -> str:
     label = _label(path)
     if not label or len(label) > LABEL_CHARACTERS or any(char in label for char in "<>\n\0"):
         raise TellTheModel(f"{path!r} cannot be the path of a memory block; use /{PATH_ROOT}/a_short_name.")
@@ -137,15 +152,15 @@ def _new_label(blocks: Sequence[Block], path: Any, renamed: Block | None = None)
     return label
 
 
-def _find_block(blocks: Sequence[Block], label: str) -> Block:
+def find_block(blocks: Sequence[Block], label: str) -> Block:
     for block in blocks:
         if block.label == label:
             return block
     raise TellTheModel(f"There is no memory block {label!r}; the blocks are {sorted(block.label for block in blocks)}.")
 
 
-def _editable(blocks: Sequence[Block], label: str) -> Block:
-    block = _find_block(blocks, label)
+def editable(blocks: Sequence[Block], label: str) -> Block:
+    block = find_block(blocks, label)
     if block.read_only:
         raise TellTheModel(f"The memory block {label} is read only.")
     return block
@@ -173,7 +188,7 @@ def _replace_once(block: Block, old: str, new: str, name: str) -> str:
 def edit_for(block: Block, value: str) -> MemoryEdit:
     """Raises `TellTheModel` if the block cannot take this value."""
     after = replace(block, value=value)
-    _check_size(after)
+    check_size(after)
     return MemoryEdit(block, after)
 
 
@@ -189,7 +204,7 @@ def edits_from_tool(blocks: Sequence[Block], changes: Any) -> tuple[MemoryEdit, 
             raise TellTheModel(f"a tool cannot remove the memory block {label!r}; set it to an empty text.")
         if not isinstance(value, str) or not _is_text(value):
             raise TellTheModel(f"the memory block {label!r} can only be set to a text.")
-        edits.append(edit_for(_editable(blocks, label), value))
+        edits.append(edit_for(editable(blocks, label), value))
     return tuple(edits)
 
 
@@ -201,12 +216,12 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _set_value(block: Block, value: str) -> ToolOutcome:
+def set_value(block: Block, value: str) -> ToolOutcome:
     edit = edit_for(block, value)
     return ToolOutcome("success", f"The memory block {block.label} now reads:\n{value}", edits=(edit,))
 
 
-def _check_size(block: Block) -> None:
+def check_size(block: Block) -> None:
     if len(block.value) > block.limit:
         raise TellTheModel(
             f"The memory block {block.label} would have {len(block.value)} characters, and its limit is {block.limit}."

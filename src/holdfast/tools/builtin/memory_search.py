@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from datetime import time
+from datetime import UTC, datetime, time
 
 import orjson
 
-from holdfast.core.conversation.wire_messages import date_text
 from holdfast.core.errors import TellTheModel
 from holdfast.core.records import Archive, Passage
 from holdfast.ports.clock import Clock
@@ -42,7 +41,7 @@ class MemorySearch:
         )
         if not found:
             return ToolOutcome("success", "No messages found.")
-        lines = [f"[{date_text(hit.created_at)}] {hit.role}: {hit.text}" for hit in found]
+        lines = [f"[{_shown(hit.created_at)}] {hit.role}: {hit.text}" for hit in found]
         return ToolOutcome("success", "\n".join(lines))
 
     async def archival_memory_insert(self, job: ToolJob) -> ToolOutcome:
@@ -89,7 +88,7 @@ class MemorySearch:
             return ToolOutcome("success", "Nothing found in long-term memory.")
         passages = [
             {
-                "timestamp": date_text(one.passage.created_at),
+                "timestamp": _shown(one.passage.created_at),
                 "content": one.passage.text,
                 "tags": list(one.passage.tags),
             }
@@ -98,8 +97,13 @@ class MemorySearch:
         return ToolOutcome("success", orjson.dumps(passages).decode())
 
 
+def _shown(moment: datetime) -> str:
+    """A time as the model reads it; fractions of a second would only cost tokens."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
 def _limit(given: object) -> int:
-    return min(max(int(str(given or 10)), 1), MAX_FOUND)
+    return min(max(int(str(given or 5)), 1), MAX_FOUND)
 
 
 def _id_from(key: str) -> str:

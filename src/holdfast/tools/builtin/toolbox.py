@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from holdfast.core.errors import TellTheModel
 from holdfast.core.records import BUILT_IN_TYPES
+from holdfast.core.tools.unavailable_tools import UNAVAILABLE
 from holdfast.ports.clock import Clock
 from holdfast.ports.encryption import Encrypter, WrongKey
 from holdfast.ports.toolbox import Toolbox, ToolJob, ToolOutcome
-from holdfast.tools.builtin import memory_edits
+from holdfast.tools.builtin import memory_edits, memory_patches
 from holdfast.tools.builtin.memory_search import MemorySearch
 from holdfast.tools.builtin.run_code import RunCode
 from holdfast.tools.builtin.web import Web
@@ -33,6 +34,11 @@ class Builtins:
             "memory_insert": memory_edits.insert,
             "memory_replace": memory_edits.replace_text,
             "memory_rethink": memory_edits.rethink,
+            "core_memory_append": memory_edits.append,
+            "core_memory_replace": memory_edits.replace_everywhere,
+            "memory_apply_patch": lambda job: memory_patches.apply(job, self._clock.now()),
+            "memory_finish_edits": lambda job: ToolOutcome("success", "None"),
+            "send_message": lambda job: ToolOutcome("success", "Sent message successfully."),
         }
         self._others: dict[str, Callable[[ToolJob], Awaitable[ToolOutcome]]] = {
             "conversation_search": memory_search.conversation_search,
@@ -48,6 +54,8 @@ class Builtins:
             return edit(job)
         if (tool := self._others.get(job.name)) is not None:
             return await tool(job)
+        if (unavailable := UNAVAILABLE.get(job.name)) is not None:
+            raise TellTheModel(unavailable.reason)
         raise TellTheModel(f"{job.name} is not available on this server.")
 
     async def close(self) -> None:

@@ -24,6 +24,16 @@ FETCH_SECONDS = 20.0
 PAGE_BYTES = 2_000_000
 MAX_RESULTS = 25
 EXCERPT_CHARACTERS = 1000
+TEXT_CHARACTERS = 10_000  # of each page, if its text is asked for
+# The search service's names of the filters.
+_FILTERS = (
+    ("category", "category"),
+    ("include_domains", "includeDomains"),
+    ("exclude_domains", "excludeDomains"),
+    ("start_published_date", "startPublishedDate"),
+    ("end_published_date", "endPublishedDate"),
+    ("user_location", "userLocation"),
+)
 _CHARSET = re.compile(rb"charset\s*=\s*[\"']?([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
 _TEXT = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/javascript")
 
@@ -41,12 +51,13 @@ class Web:
         if not self._key:
             raise TellTheModel("web_search is off: this server has no key for it. The operator can set EXA_API_KEY.")
         arguments = job.arguments
+        with_text = bool(arguments.get("include_text"))
         body: dict[str, Any] = {
             "query": str(arguments["query"]),
             "numResults": min(max(int(arguments.get("num_results") or 10), 1), MAX_RESULTS),
-            "contents": {"text": {"maxCharacters": EXCERPT_CHARACTERS}},
+            "contents": {"text": {"maxCharacters": TEXT_CHARACTERS if with_text else EXCERPT_CHARACTERS}},
         }
-        for ours, theirs in (("include_domains", "includeDomains"), ("exclude_domains", "excludeDomains")):
+        for ours, theirs in _FILTERS:
             if arguments.get(ours):
                 body[theirs] = arguments[ours]
         response = await self._send(
