@@ -24,7 +24,7 @@ from holdfast.core.errors import Broken
 from holdfast.core.lifecycle import RunStatus, check_rest
 from holdfast.core.records import Run
 from holdfast.ports.ids import new_id
-from holdfast.ports.stores.run_store import Change, Lease, Rest, StaleSnapshot
+from holdfast.ports.stores.run_store import Change, Lease, Rest, StaleSnapshot, Written
 from holdfast.storage.chores.outbox import enqueue_callback
 from holdfast.storage.runs import audit_log
 from holdfast.storage.runs.agent_revision import refuse_if_changed, revision_of
@@ -41,8 +41,8 @@ _INSERT_CONTEXT = Prepared(insert(context))
 _INSERT_EVENTS = Prepared(insert(events))
 
 
-def checkpoint(connection: Connection, lease: Lease, change: Change, now: datetime) -> bool:
-    """Write a change as the lease holder; True if a cancel was requested meanwhile. Raises `LostLease`."""
+def checkpoint(connection: Connection, lease: Lease, change: Change, now: datetime) -> Written:
+    """Write a change as the lease holder. Raises `LostLease`."""
     after = rested(change.rest) if change.rest else "running"
     values = {"status": after, "lease_expires_at": lease.expires_at} | run_values(change)
     fenced = fence(connection, lease, values)
@@ -50,7 +50,7 @@ def checkpoint(connection: Connection, lease: Lease, change: Change, now: dateti
     row = row_of_fence(fenced, lease)
     _refuse_if_stale(moved, change)
     _write(connection, row, change, now)
-    return row["cancel_asked_at"] is not None
+    return Written(row["cancel_asked_at"] is not None, row["revision"])
 
 
 def settle_resting(connection: Connection, run_id: str, change: Change, now: datetime) -> bool:

@@ -31,7 +31,7 @@ from sqlalchemy.sql.visitors import InternalTraversal
 from holdfast.core.errors import Broken, LostLease
 from holdfast.core.lifecycle import RunStatus, sources_of
 from holdfast.ports.stores.run_store import Lease
-from holdfast.storage.schema.run_tables import runs
+from holdfast.storage.schema.record_tables import agents, runs
 from holdfast.storage.sql.prepared import Prepared
 
 # SQLite uses a partial index only if the query repeats the index's condition word for word; else it scans all runs.
@@ -153,6 +153,7 @@ FENCED = (
     runs.c.cancel_asked_at,
     runs.c.callback_url,
     runs.c.created_at,
+    select(agents.c.revision).where(agents.c.id == runs.c.agent_id).scalar_subquery().label("revision"),
 )
 
 
