@@ -22,6 +22,7 @@ from holdfast.api.routes import (
     archives,
     blocks,
     conversations,
+    direct_model_calls,
     health,
     mcp_legacy,
     mcp_servers,
@@ -32,6 +33,7 @@ from holdfast.api.routes import (
     tool_runs,
     tools,
 )
+from holdfast.api.routes.lookups import startup_lookups, tags
 from holdfast.api.services import Services
 from holdfast.core.records import Actor
 
@@ -52,6 +54,9 @@ MODULES = (
     runs,
     models,
     providers,
+    startup_lookups,
+    tags,
+    direct_model_calls,
 )
 OPENAPI = "/openapi.json"
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -64,6 +69,7 @@ def make_app(lifespan: Lifespan | None) -> FastAPI:
     app.add_exception_handler(BodyTooLarge, _body_too_large)
     for module in MODULES:
         app.router.routes.extend(module.router.routes)  # `include_router` would build every lazy route here
+    app.router.routes.extend(agents.internal_router.routes)
     # A plain function, so that FastAPI calls it on a thread: it builds every lazy route, which takes some 100 ms.
     app.add_api_route(OPENAPI, lambda: JsonResponse(app.openapi()), methods=["GET"], include_in_schema=False)
     app.add_api_route("/docs", _docs_page, methods=["GET"], include_in_schema=False)

@@ -25,7 +25,8 @@ from holdfast.ports.ids import new_id
 from holdfast.ports.paging import Page
 from holdfast.ports.schema_reader import SchemaReader
 from holdfast.ports.stores.tool_store import ToolFilter, ToolStore
-from holdfast.records.base_tools import BASE_TOOLS, base_tools_for
+from holdfast.records.base_tool_table import BASE_TOOLS
+from holdfast.records.base_tools import base_tools_for
 from holdfast.records.sent_fields import sent_fields
 from holdfast.records.tool_search import MAX_TOOLS, ToolMatch, best
 

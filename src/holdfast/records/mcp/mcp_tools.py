@@ -20,7 +20,7 @@ from holdfast.core.records import Actor, McpServer, Tool
 from holdfast.core.tools.tool_schemas import check_tool_schema
 from holdfast.ports.ids import new_id
 from holdfast.ports.stores.mcp_server_store import OfferedTool, Reconciliation
-from holdfast.records.base_tools import BASE_TOOLS
+from holdfast.records.base_tool_table import BASE_TOOLS
 
 EXTERNAL = "external_mcp"
 BASE_TOOL_NAMES = frozenset(tool.name for tool in BASE_TOOLS)

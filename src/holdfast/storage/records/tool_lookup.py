@@ -37,8 +37,10 @@ def _up_to_date(connection: Connection, found: Tool, wanted: Tool) -> Tool:
     is_same = found.tool_type == wanted.tool_type and old.get("parameters") == new.get("parameters")
     if found.tool_type not in BUILT_IN_TYPES or is_same:
         return found
-    current = {"json_schema": new, "description": wanted.description, "tool_type": wanted.tool_type}
-    return write_tool(connection, found, replace(found, **current, tags=wanted.tags, updated_at=wanted.updated_at))
+    after = replace(
+        found, json_schema=new, description=wanted.description, tool_type=wanted.tool_type, tags=wanted.tags
+    )
+    return write_tool(connection, found, replace(after, updated_at=wanted.updated_at))
 
 
 def write_tool(connection: Connection, before: Tool, after: Tool) -> Tool:
