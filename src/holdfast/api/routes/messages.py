@@ -232,7 +232,7 @@ class SearchIn(RequestBody):
     query: SearchText
     agent_id: str | None = None
     conversation_id: str | None = None
-    limit: int = Field(50, ge=1, le=200)
+    limit: int = Field(50, ge=1, le=100)
     start_date: str | None = None
     end_date: str | None = None
 
