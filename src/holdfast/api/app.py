@@ -21,6 +21,7 @@ from holdfast.api.routes import (
     archives,
     blocks,
     conversations,
+    direct_model_calls,
     health,
     mcp_legacy,
     mcp_servers,
@@ -31,6 +32,7 @@ from holdfast.api.routes import (
     tool_runs,
     tools,
 )
+from holdfast.api.routes.lookups import startup_lookups, tags
 from holdfast.api.services import Services
 from holdfast.core.records import Actor
 
@@ -51,6 +53,9 @@ MODULES = (
     runs,
     models,
     providers,
+    startup_lookups,
+    tags,
+    direct_model_calls,
 )
 OPENAPI = "/openapi.json"
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -63,6 +68,7 @@ def make_app(lifespan: Lifespan | None) -> FastAPI:
     app.add_exception_handler(BodyTooLarge, _body_too_large)
     for module in MODULES:
         app.router.routes.extend(module.router.routes)  # `include_router` would build every lazy route here
+    app.router.routes.extend(agents.internal_router.routes)
     app.add_api_route(OPENAPI, lambda: _openapi(app), methods=["GET"], include_in_schema=False)
     app.router.routes.extend(docs_routes.ROUTES)
     return app

@@ -44,7 +44,14 @@ class UnknownHandle(NotFound):
     """There is no model with this handle."""
 
     def __init__(self, handle: str, known: list[str]) -> None:
-        super().__init__(f"NOT_FOUND: Handle {handle} not found, must be one of {known}")
+        super().__init__(f"NOT_FOUND: Handle {handle} not found, must be one of {known}{_instead_of(handle, known)}")
+
+
+def _instead_of(handle: str, known: list[str]) -> str:
+    """What to use for a model of the retired cloud, which its examples name."""
+    if not handle.startswith("letta/") or not known:
+        return ""
+    return f". The models of letta/ ran in the cloud of the retired server; use {known[0]} here, for example."
 
 
 class Conflict(AskedWrongly):

@@ -6,6 +6,7 @@ agent whose rules were stored by an earlier version must keep working.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,8 +27,24 @@ _FIELDS: dict[str, dict[str, Any]] = {
 
 
 def read_rules(sent: Sequence[Mapping[str, Any]]) -> tuple[Json, ...]:
-    """The rules, checked, with every field of their type present. Raises `Invalid`."""
-    return tuple(_read(rule) for rule in sent)
+    """The rules, checked, with every field of their type present; of duplicates the first. Raises `Invalid`."""
+    rules = [_read(rule) for rule in sent]
+    return tuple(
+        {_identity(rule): rule for rule in reversed(rules)}[key] for key in dict.fromkeys(map(_identity, rules))
+    )
+
+
+def _identity(rule: Json) -> str:
+    """Two rules of the same tool, type and children, or limit, are duplicates, whatever arguments they fill in."""
+    key: list[Any] = [rule["tool_name"], rule["type"]]
+    match rule["type"]:
+        case "constrain_child_tools" | "parent_last_tool":
+            key.append(sorted(rule["children"]))
+        case "conditional":
+            key.append({name: value for name, value in rule.items() if name != "prompt_template"})
+        case "max_count_per_step":
+            key.append(rule["max_count_limit"])
+    return json.dumps(key, sort_keys=True)
 
 
 def _read(sent: Mapping[str, Any]) -> Json:

@@ -24,6 +24,7 @@ from holdfast.ports.paging import Page
 from holdfast.ports.stores.agent_store import AgentFilter
 
 router = lazy_router("/v1/agents", "agents")
+internal_router = lazy_router("/v1/_internal_agents", "agents")
 
 
 async def _filter(
@@ -37,6 +38,7 @@ async def _filter(
     identity_id: str | None = None,
     last_stop_reason: StopReason | None = None,
     created_by_id: str | None = None,
+    show_hidden_agents: bool = False,
 ) -> AgentFilter:
     return AgentFilter(
         name=name,
@@ -49,6 +51,7 @@ async def _filter(
         identity_id=identity_id,
         last_stop_reason=last_stop_reason,
         created_by=created_by_id,
+        with_hidden=show_hidden_agents,
     )
 
 
@@ -88,6 +91,11 @@ async def create_agent(
 @router.get("/count")
 async def count_agents(services: ServicesDep, actor: ActorDep, which: Filter) -> JsonResponse:
     return JsonResponse(await services.agent_store.count(actor, which))
+
+
+@internal_router.get("/count")
+async def count_internal_agents(services: ServicesDep, actor: ActorDep, exclude_hidden: bool = True) -> JsonResponse:
+    return JsonResponse(await services.agent_store.count(actor, AgentFilter(with_hidden=not exclude_hidden)))
 
 
 @router.get("/{agent_id}")

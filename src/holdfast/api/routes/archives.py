@@ -56,7 +56,7 @@ class Search(RequestBody):
     archive_id: str | None = None
     tags: Tags | None = None
     tag_match_mode: Literal["any", "all"] = "any"
-    limit: Annotated[int, Field(ge=1, le=1000)] = 50
+    limit: Annotated[int, Field(ge=1, le=100)] = 50
     start_date: datetime | None = None
     end_date: datetime | None = None
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Path, Query
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from starlette.responses import Response
 
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.api.http.lazy_routes import lazy_router
-from holdfast.api.http.limits import QueryNames
+from holdfast.api.http.limits import QueryNames, SearchText
 from holdfast.api.http.parameters import (
     BY_TIME,
     MAX_INT32,
@@ -27,7 +27,7 @@ from holdfast.api.http.parameters import (
     id_pattern,
     page,
 )
-from holdfast.api.http.request_body import JsonBody, body_of
+from holdfast.api.http.request_body import JsonBody, RequestBody, body_of
 from holdfast.api.requests.context_bodies import CompactionForm
 from holdfast.api.requests.message_bodies import SendBody
 from holdfast.api.responses import message_lists
@@ -43,9 +43,14 @@ from holdfast.core.model_settings import check_settings
 from holdfast.core.records import Actor
 from holdfast.ports.paging import Page
 from holdfast.records.agent_model import check_handle
+from holdfast.records.agent_patch import NewAgent
+from holdfast.records.conversation.conversation_search import Target, ranked
 from holdfast.records.conversations import ConversationPatch
 
 router = lazy_router("/v1/conversations")
+
+MAX_SEARCHED = 1000  # of an agent's conversations, the newest
+EPHEMERAL_TAG = "ephemeral"
 
 Reference = Annotated[str, Path(pattern=f"^(default|conv-{UUID4}|agent-{UUID4})$")]
 OwnId = Annotated[str, Path(pattern=id_pattern("conv"))]
@@ -104,6 +109,58 @@ async def create(
 ) -> JsonResponse:
     await _check_model(services, actor, body)
     return JsonResponse(conversation_json(await services.conversations.create(actor, agent_id, body)))
+
+
+class SearchIn(RequestBody):
+    agent_id: str
+    query: SearchText
+    search_mode: Literal["vector", "fts", "hybrid"] = "hybrid"
+    search_target: Target = "summary"
+    limit: int = Field(10, ge=1, le=100)
+
+
+@router.post("/search")
+async def search(services: ServicesDep, actor: ActorDep, body: Annotated[SearchIn, body_of(SearchIn)]) -> JsonResponse:
+    """Every `search_mode` searches by words: there are no embeddings yet."""
+    await services.conversation_store.default_of(actor, body.agent_id)
+    known = await services.conversation_store.listing(
+        actor, Page(limit=MAX_SEARCHED, order="desc"), agent_id=body.agent_id, archived="all", search=None
+    )
+    return JsonResponse(
+        [
+            {
+                "conversation": conversation_json(found.conversation),
+                "embedded_text": found.text,
+                "rrf_score": found.score,
+            }
+            for found in ranked(known, body.query, body.search_target, body.limit)
+        ]
+    )
+
+
+class EphemeralIn(RequestBody):
+    model: str
+    system: str
+    model_settings: dict[str, Any] | None = None
+    context_window_limit: int | None = Field(None, ge=1, le=MAX_INT32)
+
+
+@router.post("/ephemeral")
+async def create_ephemeral(
+    services: ServicesDep, actor: ActorDep, body: Annotated[EphemeralIn, body_of(EphemeralIn)]
+) -> JsonResponse:
+    """A conversation with a hidden agent of its own, which has no blocks and no tools."""
+    behind = NewAgent(
+        model=body.model,
+        system=body.system,
+        model_settings=body.model_settings,
+        context_window_limit=body.context_window_limit,
+        include_base_tools=False,
+        hidden=True,
+        tags=(EPHEMERAL_TAG,),
+    )
+    agent_id = await services.agents.create(actor, behind)
+    return JsonResponse(conversation_json(await services.conversations.create(actor, agent_id, ConversationIn())))
 
 
 @router.get("/{conversation_id}")

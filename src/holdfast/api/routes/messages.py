@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -11,10 +12,10 @@ from starlette.responses import Response
 
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.api.http.lazy_routes import lazy_router
-from holdfast.api.http.limits import QueryNames, SearchText
+from holdfast.api.http.limits import MAX_MESSAGES, QueryNames, SearchText, at_most
 from holdfast.api.http.parameters import ActorDep, AgentId, MessageId, ServicesDep, page
 from holdfast.api.http.request_body import JsonBody, RequestBody, body_of
-from holdfast.api.requests.message_bodies import SendBody, SendIn
+from holdfast.api.requests.message_bodies import MessageIn, SendBody, SendIn
 from holdfast.api.responses import message_lists
 from holdfast.api.responses.agent_responses import agent_response
 from holdfast.api.responses.context_json import context_json, hit_json
@@ -30,7 +31,8 @@ from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.records import Actor, Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
-from holdfast.records.default_messages import default_messages
+from holdfast.records.agents import initial_messages
+from holdfast.records.conversation.default_messages import default_messages
 
 router = lazy_router("/v1")
 
@@ -106,6 +108,28 @@ async def list_messages(
         scope = MessageScope(conversation_id=conversation.id)
     found = await services.history.messages(actor, scope, asked)
     return message_lists.message_list(found, include_return_message_types, turned=not asked.ascending)
+
+
+class CaptureIn(RequestBody):
+    provider: str
+    model: str
+    request_messages: Annotated[list[MessageIn], at_most(MAX_MESSAGES)]
+    response_dict: MessageIn
+
+
+@router.post("/agents/{agent_id}/messages/capture")
+async def capture(
+    services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: Annotated[CaptureIn, body_of(CaptureIn)]
+) -> JsonResponse:
+    """Store a turn that happened elsewhere: its user messages and the model's answer. They stay outside the context."""
+    conversation = await services.conversation_store.default_of(actor, agent_id)
+    drafts = [message.draft() for message in body.request_messages if message.role == "user"]
+    drafts.append(body.response_dict.model_copy(update={"role": "assistant"}).draft())
+    now = services.now()
+    added = await services.conversation_store.capture(
+        conversation.id, lambda here, seq: initial_messages(replace(here, created_at=now), drafts, seq)
+    )
+    return JsonResponse({"success": True, "messages_created": len(added), "run_ids": []})
 
 
 @router.post("/agents/{agent_id}/messages/cancel")
@@ -206,7 +230,7 @@ class SearchIn(RequestBody):
     query: SearchText
     agent_id: str | None = None
     conversation_id: str | None = None
-    limit: int = Field(50, ge=1, le=200)
+    limit: int = Field(50, ge=1, le=100)
     start_date: str | None = None
     end_date: str | None = None
 

@@ -110,7 +110,7 @@ async def _all_steps(services: ServicesDep, actor: ActorDep, run_id: str) -> lis
 
 @router.get("/runs/{run_id}/trace")
 async def run_trace(
-    services: ServicesDep, actor: ActorDep, run_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    services: ServicesDep, actor: ActorDep, run_id: str, limit: Annotated[int, Query(ge=1, le=5000)] = 1000
 ) -> JsonResponse:
     """Every model call of the run, including calls that failed before a fallback model answered."""
     await _run(services, actor, run_id)

@@ -5,6 +5,7 @@ The routes for the tools of one agent are in `api.routes.agent_attachments`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from holdfast.api.http.limits import Names, QueryNames, SearchText, at_most
 from holdfast.api.http.parameters import ActorDep, ServicesDep, ToolId, check_order_by, page
 from holdfast.api.http.request_body import RequestBody, body_of
 from holdfast.api.responses.tool_and_block_json import tool_json
+from holdfast.core.errors import Invalid
 from holdfast.core.records import BUILT_IN_TYPES
 from holdfast.ports.package_requirements import MOST_REQUIREMENTS, requirement_text
 from holdfast.ports.paging import Page
@@ -24,6 +26,8 @@ from holdfast.ports.stores.tool_store import ToolFilter
 from holdfast.records.tools import NewTool, ToolPatch
 
 router = lazy_router("/v1/tools", "tools")
+
+TOOL_TYPES = ("custom", *sorted(BUILT_IN_TYPES), "external_langchain", "external_composio", "external_mcp")
 
 
 class _Requirement(RequestBody):
@@ -67,6 +71,21 @@ class NewToolIn(ToolPatchIn, NewTool):
     source_code: str
 
 
+def _parts(sent: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The values of a query parameter that may be repeated, and may hold several values with commas between them."""
+    if sent is None:
+        return None
+    return tuple(part for value in sent for one in value.split(",") if (part := one.strip()))
+
+
+def _types(sent: Sequence[str] | None) -> tuple[str, ...] | None:
+    types = _parts(sent)
+    for kind in types or ():
+        if kind not in TOOL_TYPES:
+            raise Invalid(f"Invalid tool_type '{kind}'. Must be one of: {', '.join(TOOL_TYPES)}")
+    return types
+
+
 async def _filter(
     name: str | None = None,
     names: QueryNames = None,
@@ -77,16 +96,16 @@ async def _filter(
     return_only_letta_tools: bool = False,
     exclude_letta_tools: bool = False,
 ) -> ToolFilter:
-    types = None if tool_types is None else tuple(tool_types)
+    types, excluded = _types(tool_types), _types(exclude_tool_types)
     if return_only_letta_tools:
         types = tuple(kind for kind in sorted(BUILT_IN_TYPES) if types is None or kind in types)
     return ToolFilter(
         name=name,
         names=None if names is None else tuple(names),
-        ids=None if tool_ids is None else tuple(tool_ids),
+        ids=_parts(tool_ids),
         search=search,
         types=types,
-        exclude_types=(*(exclude_tool_types or ()), *(BUILT_IN_TYPES if exclude_letta_tools else ())),
+        exclude_types=(*(excluded or ()), *(BUILT_IN_TYPES if exclude_letta_tools else ())),
     )
 
 

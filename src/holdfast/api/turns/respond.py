@@ -74,8 +74,6 @@ async def _records(
     last = after
     end_expired = False  # retention has deleted the end of the stream, with its stop reason
     async with aclosing(batches):
-        if after and pings:
-            yield _ping(run_id, last)
         try:
             async for batch in batches:
                 if batch.gap_until is not None:

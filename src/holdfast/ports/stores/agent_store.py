@@ -32,7 +32,7 @@ class AgentView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFilter:
-    """Selects the agents of a listing. Hidden agents are never listed."""
+    """Selects the agents of a listing: all of these conditions hold, and hidden agents are left out unless wanted."""
 
     name: str | None = None
     tags: tuple[str, ...] = ()
@@ -46,6 +46,7 @@ class AgentFilter:
     identity_id: str | None = None
     block_id: str | None = None
     archive_id: str | None = None
+    with_hidden: bool = False
 
 
 # Given the attached tools and blocks: the complete agent and its first messages, the system message first.
@@ -94,6 +95,10 @@ class AgentStore(Protocol):
     async def listing(self, actor: Actor, which: AgentFilter, page: Page, wanted: Wanted) -> Sequence[AgentView]: ...
 
     async def count(self, actor: Actor, which: AgentFilter) -> int: ...
+
+    async def tags(self, actor: Actor) -> frozenset[str]:
+        """All tags of agents and of blocks."""
+        ...
 
     async def change(self, actor: Actor, agent_id: str, change: AgentChange) -> None:
         """Raises `NotFound`, `Invalid`, or `ConversationBusy` if it would change the context during a run."""

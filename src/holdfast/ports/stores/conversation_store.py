@@ -10,7 +10,7 @@ from holdfast.core.conversation.messages import Message
 from holdfast.core.records import Actor, Conversation
 from holdfast.ports.paging import Page
 
-# Given the conversation and the number of its next message: the messages that its new context begins with.
+# Given the conversation and the number of its next message: messages to add.
 FirstMessages = Callable[[Conversation, int], Sequence[Message]]
 
 
@@ -44,4 +44,9 @@ class ConversationStore(Protocol):
     async def reset(self, conversation_id: str, first: FirstMessages | None = None) -> None:
         """Take all messages but the system message out of the context, and put those of `first` in. The history, runs
         and searches keep them. Raises `ConversationBusy` during a run."""
+        ...
+
+    async def capture(self, conversation_id: str, messages: FirstMessages) -> Sequence[Message]:
+        """Add messages to the history that stay outside of the context, and return them. Raises `ConversationBusy`
+        during a run."""
         ...

@@ -60,6 +60,15 @@ def count_agents(connection: Connection, actor: Actor, which: AgentFilter) -> in
     return int(connection.execute(query).scalar_one())
 
 
+def all_tags(connection: Connection, actor: Actor) -> frozenset[str]:
+    of_agents = select(agent_tags.c.tag).join(agents, agents.c.id == agent_tags.c.agent_id).distinct()
+    found = set(connection.execute(of_agents.where(agents.c.org_id == actor.org_id)).scalars())
+    of_blocks = select(blocks.c.document["tags"]).where(blocks.c.org_id == actor.org_id)
+    for tags in connection.execute(of_blocks).scalars():
+        found.update(tags or ())
+    return frozenset(found)
+
+
 def _sort_key(page: Page) -> ColumnElement[Any] | None:
     """The sort key, if it is not a plain column. An agent that never ran sorts last in either order."""
     if page.order_by != "last_run_completion":
@@ -68,7 +77,9 @@ def _sort_key(page: Page) -> ColumnElement[Any] | None:
 
 
 def _conditions(connection: Connection, actor: Actor, which: AgentFilter) -> list[ColumnElement[bool]]:
-    found = [agents.c.org_id == actor.org_id, func.coalesce(agents.c.hidden, False).is_(False)]
+    found: list[ColumnElement[bool]] = [agents.c.org_id == actor.org_id]
+    if not which.with_hidden:
+        found.append(func.coalesce(agents.c.hidden, False).is_(False))
     columns = ("name", "project_id", "template_id", "base_template_id", "last_stop_reason", "created_by")
     given = ((agents.c[name], getattr(which, name)) for name in columns)
     found += [column == value for column, value in given if value is not None]

@@ -36,6 +36,9 @@ class SqlAgents:
     async def count(self, actor: Actor, which: AgentFilter) -> int:
         return await self._database.read(agent_reads.count_agents, actor, which)
 
+    async def tags(self, actor: Actor) -> frozenset[str]:
+        return await self._database.read(agent_reads.all_tags, actor)
+
     async def change(self, actor: Actor, agent_id: str, change: AgentChange) -> None:
         await self._database.write(agent_writes.change_agent, actor, agent_id, change)
 

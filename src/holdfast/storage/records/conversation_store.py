@@ -234,6 +234,18 @@ def reset(connection: Connection, conversation_id: str, first: FirstMessages | N
     connection.execute(update(conversations).where(here).values(**values))
 
 
+def capture(connection: Connection, conversation_id: str, new: FirstMessages) -> Sequence[Message]:
+    lock_idle_conversation(connection, conversation_id)
+    here = conversations.c.id == conversation_id
+    row = connection.execute(select(conversations).where(here)).mappings().one()
+    added = new(from_row(Conversation, row), row["next_seq"])
+    if added:
+        connection.execute(insert(messages), [message_row(row["org_id"], message) for message in added])
+        values = {"next_seq": row["next_seq"] + len(added), "last_message_at": added[-1].created_at}
+        connection.execute(update(conversations).where(here).values(version=conversations.c.version + 1, **values))
+    return added
+
+
 class SqlConversations:
     """Implements `ports.stores.conversation_store.ConversationStore`."""
 
@@ -278,3 +290,6 @@ class SqlConversations:
 
     async def reset(self, conversation_id: str, first: FirstMessages | None = None) -> None:
         await self._database.write(reset, conversation_id, first)
+
+    async def capture(self, conversation_id: str, messages: FirstMessages) -> Sequence[Message]:
+        return await self._database.write(capture, conversation_id, messages)
