@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from holdfast.api.http.request_body import json_body
 from holdfast.api.openapi import texts
 from holdfast.api.openapi.examples import example_of
-from holdfast.api.openapi.shapes import agents, archives, common, runs, tools_and_blocks
+from holdfast.api.openapi.shapes import agents, archives, common, runs, small_endpoints, tools_and_blocks
 from holdfast.api.openapi.shapes.messages import STREAMING
 from holdfast.api.turns.request_identity import IDENTITY_READER
 
@@ -27,6 +27,7 @@ RESPONSES: Mapping[str, Any] = {
     **agents.RESPONSES,
     **archives.RESPONSES,
     **runs.RESPONSES,
+    **small_endpoints.RESPONSES,
     **tools_and_blocks.RESPONSES,
 }
 REFS = "#/components/schemas/{model}"

@@ -42,6 +42,9 @@ TAGS: Mapping[str, tuple[str, str]] = {
     "mcp_legacy": ("mcp servers, older", "The older endpoints of MCP servers, by name."),
     "models": ("models", "The models of all providers."),
     "providers": ("providers", "Providers of models that an organisation brings, and the server's own."),
+    "startup_lookups": ("lookups", "What clients ask for at their start, beside the main resources."),
+    "tags": ("tags", "The tags of agents and blocks."),
+    "direct_model_calls": ("model calls", "Call a model once, outside of any run."),
     "health": ("health", "Whether the server works. No password is needed."),
 }
 
