@@ -42,8 +42,8 @@ check: $(DEV_INSTALLED) ## format, lint, types and the import rules of packages
 coverage: $(DEV_INSTALLED) ## all tests under branch coverage; fails below the floor in pyproject.toml
 	$(BIN)/pytest -n $(WORKERS) --no-loadscope-reorder --cov --cov-report=term $(PYTEST_ARGS)
 
-bench: $(DEV_INSTALLED) ## measure latency, throughput, memory and size, side by side with a bare proxy
-	$(BIN)/python -m bench
+bench: $(DEV_INSTALLED) ## measure latency, throughput, memory and size, side by side with a bare proxy; BASE=… with an older checkout too
+	$(BIN)/python -m bench $(if $(BASE),--base $(BASE))
 
 sim: $(DEV_INSTALLED) ## simulate histories with crashes; SEED=… prints one step by step, HISTORIES=… plays many
 	$(BIN)/python -m simulator $(if $(SEED),--seed $(SEED)) $(if $(HISTORIES),--histories $(HISTORIES)) --workers 2

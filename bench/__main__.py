@@ -19,11 +19,15 @@ import uvloop
 from bench import (
     cancel,
     crowd,
+    databases,
+    full,
     growth,
     install,
     listing,
     log,
+    memory,
     messages,
+    older,
     sandbox,
     scaling,
     start,
@@ -43,6 +47,9 @@ MEASURES: dict[str, Measure] = {
     "sandbox": sandbox.measure,
     "crowd": crowd.measure,
     "growth": growth.measure,
+    "full": full.measure,
+    "databases": databases.measure,
+    "memory": memory.measure,
     "start": start.measure,
     "cancel": cancel.measure,
     "log": log.measure,
@@ -50,10 +57,10 @@ MEASURES: dict[str, Measure] = {
     "scaling": scaling.measure,
     "tokens": tokens.measure,
     "streams": streams.measure,
+    "older": older.measure,
     "listing": listing.measure,
     "install": install.measure,
 }
-ONLY_BY_NAME = {"listing", "install"}
 SAVED = Path(__file__).parent / "results" / "latest.json"
 
 
@@ -92,7 +99,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(MEASURES)}")
     parser.add_argument("--quick", action="store_true", help="fewer samples: seconds instead of minutes, less precise")
     parser.add_argument("--database", default="sqlite", help="sqlite, postgres (private ones), or a URL")
-    parser.add_argument("--base", help="an older checkout, whose server is measured beside ours (streams)")
+    parser.add_argument("--base", help="an older checkout, whose processes are measured beside ours (streams, older)")
     parser.add_argument("--save", action="store_true", help=f"write the numbers to {SAVED} instead of the temp folder")
     options = parser.parse_args()
     if unknown := set(options.names) - set(MEASURES):
@@ -103,7 +110,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Exit code 0 if every limit is met, 1 if one is not, 2 if a benchmark failed."""
     options = arguments()
-    names = [name for name in MEASURES if name in options.names or (not options.names and name not in ONLY_BY_NAME)]
+    names = [name for name in MEASURES if name in options.names or not options.names]
     setting = Setting(options.database, options.quick, options.base)
     gc.disable()  # a garbage collection here would be measured as the server's time
     rows, broken = uvloop.run(run(names, setting))

@@ -17,10 +17,9 @@ from contextlib import suppress
 from bench.clients import HoldfastClient, message, new_session
 from bench.results import Bar, Row
 from bench.sampling import Setting, percentile, processes_named
-from bench.stage import database, model_environment
+from bench.stage import UnwatchedServer, database, model_environment
 from holdfast.testing.model_server import ModelServer
 from holdfast.testing.script import Call, Hang, Say
-from holdfast.testing.server import ServerProcess
 from holdfast.testing.waiting import async_until
 
 ROUNDS = 100
@@ -46,7 +45,7 @@ async def measure(setting: Setting) -> list[Row]:
     rounds = setting.count(ROUNDS, QUICK_ROUNDS)
     with database(setting.database) as (ours, _):
         async with ModelServer(always=[Say("Aye.")]) as model, new_session() as session:
-            with ServerProcess(ours, **model_environment(model.url)) as server:
+            with UnwatchedServer(ours, **model_environment(model.url)) as server:
                 client = HoldfastClient(session, server.url)
                 ended, closed = zip(
                     *[await _cancel_stream(client, model, number) for number in range(1, rounds + 1)], strict=True

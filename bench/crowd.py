@@ -22,7 +22,8 @@ ALONE_TURNS = 40
 ROUNDS = 5
 QUICK_ROUNDS = 2
 THROUGHPUT_BAR = Bar("ratio", 0.6, at_most=False)
-TAIL_BAR = Bar("ratio", 5)
+TAIL_BAR = Bar("ratio", 3)
+PROXY_BAR = Bar("ratio", 0.4, at_most=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +102,5 @@ def _rows(alone_cpu: float, crowds: list[Crowd], proxied: float) -> list[Row]:
             note=spent,
         ),
         Row(measure=f"{AGENTS} agents, p99 over p50", value=tail, unit="ms", floor=middle, bar=TAIL_BAR),
-        Row(measure=f"{AGENTS} clients, over the proxy", value=reached, unit="/s", floor=proxied),
+        Row(measure=f"{AGENTS} clients, over the proxy", value=reached, unit="/s", floor=proxied, bar=PROXY_BAR),
     ]

@@ -19,7 +19,7 @@ from bench.sampling import Setting
 from bench.stage import ROOT
 
 COUNT_BAR = Bar("value", 60)
-SIZE_BAR = Bar("value", 150)
+SIZE_BAR = Bar("value", 85)
 NOT_OURS = ("pip", "setuptools")
 
 

@@ -23,12 +23,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy import Connection, Engine
 
 from bench.large_rows import DAYS, POSTGRES, SQLITE, statements
 from holdfast.storage.records.organizations import ensure_default
 from holdfast.storage.schema.migrate import migrate
-from holdfast.storage.schema.record_tables import metadata
 from holdfast.storage.sql.database import make_engine
 
 RUNS = 1_000_000
@@ -39,6 +38,8 @@ POSTGRES_SETTINGS = (
     "synchronous_commit = off",
     "maintenance_work_mem = '512MB'",
 )
+SQLITE_INDEXES = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
+POSTGRES_INDEXES = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = current_schema() ORDER BY indexname"
 
 
 def fill(
@@ -71,15 +72,14 @@ def _run(connection: Connection, statement: str) -> Any:
 
 @contextmanager
 def _without_indexes(connection: Connection) -> Iterator[None]:
-    """Drop the tables' indexes meanwhile, except those that enforce something."""
-    there = {index["name"] for table in metadata.tables for index in inspect(connection).get_indexes(table)}
-    tables = metadata.tables.values()
-    indexes = [index for table in tables for index in table.indexes if index.name in there and not index.unique]
-    for index in indexes:
-        index.drop(connection)
+    """Drop all indexes meanwhile, except those that enforce something."""
+    found = _run(connection, POSTGRES_INDEXES if connection.dialect.name == "postgresql" else SQLITE_INDEXES).fetchall()
+    indexes = {name: definition for name, definition in found if not definition.startswith("CREATE UNIQUE")}
+    for name in indexes:
+        _run(connection, f"DROP INDEX {name}")
     yield
-    for index in sorted(indexes, key=lambda index: str(index.name)):
-        index.create(connection)
+    for definition in indexes.values():
+        _run(connection, definition)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Benchmark 10: the cost of the event log behind every stream; informative, without limits.
+"""Benchmark 10: the cost of the event log behind every stream; informative, but for the memory of an idle one.
 
 A long reply is streamed through Holdfast, which stores it, and without a log: as raw bytes from the model server, and
 decoded by the same provider code. A thousand subscribers follow one idle run, and one that streams, where one
@@ -18,7 +18,7 @@ import aiohttp
 
 from bench.clients import JSON, message
 from bench.model import FIRST_WORD
-from bench.results import Row
+from bench.results import Bar, Row
 from bench.sampling import Setting, interleaved, median_ms, resident_bytes
 from bench.stage import Stage, opened
 from holdfast.providers.http.client import Http
@@ -30,6 +30,7 @@ ROUNDS, QUICK_ROUNDS = 20, 5
 SUBSCRIBERS, QUICK_SUBSCRIBERS = 1000, 200
 WARM_SUBSCRIBERS = 50
 RESUMES = 50
+MEMORY_BAR = Bar("value", 35)
 LONG = [{"step": "Say", "text": " ".join([FIRST_WORD] * TOKENS)}]
 SUBSCRIBING_SECONDS = 6.0
 PACED: list[dict[str, Any]] = [
@@ -109,7 +110,8 @@ async def _memory_of_subscribers(stage: Stage, subscribers: int) -> Row:
         await stage.holdfast.call("POST", f"/v1/agents/{agent_id}/messages/cancel", {})
         felt = (time.perf_counter() - began) * 1000
     note = f"{subscribers} of them on one run, which was cancelled under all of them in {felt:.0f} ms"
-    return Row(measure="memory of an idle subscriber", value=grown / subscribers / 1024, unit="KiB", note=note)
+    measure = "memory of an idle subscriber"
+    return Row(measure=measure, value=grown / subscribers / 1024, unit="KiB", bar=MEMORY_BAR, note=note)
 
 
 async def _a_run_before_a_crowd(stage: Stage, subscribers: int) -> list[Row]:

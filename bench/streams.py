@@ -1,4 +1,4 @@
-"""Benchmark 14: CPU time of the server per streamed token, with 32 and 100 streams at 50 tokens a second each.
+"""Benchmark 14: CPU time of the server per streamed token at 50 tokens a second, and of runs that wait for their model.
 
 The model server speaks at the pace of real models and runs in another process; the CPU time of the server with all its
 threads is measured, and divided by the tokens that reached the clients. The cost of the messages themselves is in it.
@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
-from bench.clients import HoldfastClient, message, new_session
+from bench.clients import HoldfastClient, ModelClient, message, new_session
 from bench.results import Bar, Row
 from bench.sampling import Setting, cpu_seconds, percentile
 from bench.stage import UnwatchedServer, database, model_environment, process
@@ -21,46 +24,82 @@ from bench.stage import UnwatchedServer, database, model_environment, process
 TOKENS = 200
 DELAY_MS = 20
 CROWDS = {32: Bar("ratio", 0.3), 100: Bar("ratio", 0.45)}
+WAITING, WAITING_SECONDS = 200, 10
 ROUNDS, QUICK_ROUNDS = 5, 2
 
 
+@dataclass(slots=True)
+class Side:
+    """One server, and what was measured on it."""
+
+    client: HoldfastClient
+    pid: int
+    cpu: list[float] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)  # between two arrivals of text at a client
+
+
 async def measure(setting: Setting) -> list[Row]:
+    rounds = setting.count(ROUNDS, QUICK_ROUNDS)
     rows: list[Row] = []
     with (
-        ExitStack() as opened,
         process("holdfast.testing.model_server", "--tokens", str(TOKENS), "--delay-ms", str(DELAY_MS)) as model_url,
+        _server(setting, model_url) as ours,
+        _base(setting, model_url) as base,
     ):
-        servers: dict[str, UnwatchedServer] = {}
-        for side, path in {"ours": None, "base": setting.base}.items():
-            if side == "base" and path is None:
-                continue
-            url, _ = opened.enter_context(database(setting.database))
-            checkout = {} if path is None else {"PYTHONPATH": f"{path}/src"}
-            server = UnwatchedServer(url, **model_environment(model_url), **checkout)
-            servers[side] = opened.enter_context(server)
+        servers = {"ours": ours} | ({} if base is None else {"base": base})
         async with new_session() as session:
+
+            def new_sides() -> dict[str, Side]:
+                return {name: Side(HoldfastClient(session, one.url), one.pid) for name, one in servers.items()}
+
             for crowd, bar in CROWDS.items():
-                taken: dict[str, list[float]] = {side: [] for side in servers}
-                gaps: dict[str, list[float]] = {side: [] for side in servers}
-                order = list(servers)
-                for number in range(-1, setting.count(ROUNDS, QUICK_ROUNDS)):
-                    for side in order:
-                        client = HoldfastClient(session, servers[side].url)
-                        spent, waited = await _crowd(client, servers[side].pid, crowd)
-                        if number >= 0:
-                            taken[side].append(spent)
-                            gaps[side] += waited
-                    order.reverse()
-                rows.append(_row(crowd, bar, taken, gaps))
+                sides = new_sides()
+                await _take_turns(sides, rounds, partial(_crowd, crowd))
+                rows.append(_row(f"token at 50/s, {crowd} streams", "µs CPU", 1_000_000, bar, sides))
+            sides = new_sides()
+            await _take_turns(sides, 1, partial(_waiting, ModelClient(session, model_url)), warm_up=0)
+            rows.append(_row(f"{WAITING} runs that wait for their model", "ms CPU/s", 1000, None, sides))
     return rows
 
 
-async def _crowd(client: HoldfastClient, pid: int, crowd: int) -> tuple[float, list[float]]:
-    """CPU seconds per token, and the time between the arrivals of text at one client."""
-    agents = [await client.make_agent() for _ in range(crowd)]
-    before = cpu_seconds(pid)
-    waited = await asyncio.gather(*(_stream(client, agent_id) for agent_id in agents))
-    return (cpu_seconds(pid) - before) / (crowd * TOKENS), [gap for own in waited for gap in own]
+@contextmanager
+def _server(setting: Setting, model_url: str, checkout: str | None = None) -> Iterator[UnwatchedServer]:
+    imported = {} if checkout is None else {"PYTHONPATH": f"{checkout}/src"}
+    with (
+        database(setting.database) as (url, _),
+        UnwatchedServer(url, **model_environment(model_url), **imported) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def _base(setting: Setting, model_url: str) -> Iterator[UnwatchedServer | None]:
+    if setting.base is None:
+        yield None
+        return
+    with _server(setting, model_url, setting.base) as server:
+        yield server
+
+
+async def _take_turns(
+    sides: dict[str, Side], rounds: int, measured: Callable[[Side], Awaitable[None]], warm_up: int = 1
+) -> None:
+    order = list(sides.values())
+    for number in range(-warm_up, rounds):
+        for side in order:
+            await measured(side)
+            if number < 0:
+                side.cpu.clear()
+                side.gaps.clear()
+        order.reverse()
+
+
+async def _crowd(crowd: int, side: Side) -> None:
+    agents = [await side.client.make_agent() for _ in range(crowd)]
+    before = cpu_seconds(side.pid)
+    waited = await asyncio.gather(*(_stream(side.client, agent_id) for agent_id in agents))
+    side.cpu.append((cpu_seconds(side.pid) - before) / (crowd * TOKENS))
+    side.gaps += [gap for own in waited for gap in own]
 
 
 async def _stream(client: HoldfastClient, agent_id: str) -> list[float]:
@@ -73,17 +112,33 @@ async def _stream(client: HoldfastClient, agent_id: str) -> list[float]:
     return [after - before for before, after in pairwise(arrived)]
 
 
-def _row(crowd: int, bar: Bar, taken: dict[str, list[float]], gaps: dict[str, list[float]]) -> Row:
-    micros = {side: statistics.median(samples) * 1_000_000 for side, samples in taken.items()}
+async def _waiting(model: ModelClient, side: Side) -> None:
+    """CPU time in a second while many runs only wait."""
+    agents = [await side.client.make_agent() for _ in range(WAITING)]
+    await model.script(*[[{"step": "Hang"}]] * WAITING)
+    started = {"messages": [{"role": "user", "content": "Speak."}]}
+    for agent_id in agents:
+        await side.client.call("POST", f"/v1/agents/{agent_id}/messages/async", started)
+    await asyncio.sleep(1)
+    before, began = cpu_seconds(side.pid), time.monotonic()
+    await asyncio.sleep(WAITING_SECONDS)
+    side.cpu.append((cpu_seconds(side.pid) - before) / (time.monotonic() - began))
+    for agent_id in agents:
+        await side.client.call("POST", f"/v1/agents/{agent_id}/messages/cancel", {})
+
+
+def _row(measure: str, unit: str, scale: float, bar: Bar | None, sides: dict[str, Side]) -> Row:
+    spent = {name: statistics.median(side.cpu) * scale for name, side in sides.items()}
     between = ", ".join(
-        f"{side} {percentile(own, 0.5) * 1000:.0f} ms (p99 {percentile(own, 0.99) * 1000:.0f})"
-        for side, own in gaps.items()
+        f"{name} {percentile(side.gaps, 0.5) * 1000:.0f} ms (p99 {percentile(side.gaps, 0.99) * 1000:.0f})"
+        for name, side in sides.items()
+        if side.gaps
     )
     return Row(
-        measure=f"token at 50/s, {crowd} streams",
-        value=micros["ours"],
-        unit="µs CPU",
-        floor=micros.get("base"),
-        bar=bar if "base" in micros else None,
-        note=f"between two arrivals of text at a client: {between}",
+        measure=measure,
+        value=spent["ours"],
+        unit=unit,
+        floor=spent.get("base"),
+        bar=bar if "base" in spent else None,
+        note=f"between two arrivals of text at a client: {between}" if between else "",
     )

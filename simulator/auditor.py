@@ -19,7 +19,7 @@ from holdfast.core.lifecycle import ACTIVE, CallStatus, RunStatus, StopReason, c
 from holdfast.core.model import ModelRequest
 from holdfast.core.state import Call
 from holdfast.core.tools.call_arguments import parse_arguments
-from holdfast.ports.stores.run_store import Change, Lease
+from holdfast.ports.stores.run_store import Change, Claim, Lease
 from holdfast.ports.toolbox import ToolJob
 from simulator.loop import Process
 from simulator.rows import ConversationRows, Tables
@@ -89,10 +89,10 @@ class Auditor:
                 self._begun(run, lease, change)
             case "claim", (_, _, now, _) if done.answer is not None:
                 self._claimed(done.answer, now)
-            case "claim_next", (_, now, _, _):
-                for lease in done.answer:
-                    self._claimed(lease, now)
-                    self.require(not process.left, 8, f"{lease.run_id} was claimed by a process that had shut down")
+            case ("claim_next", (_, now, _, _)) | ("claim_these", (_, _, now, _)):
+                for claim in done.answer:
+                    self._claimed(claim, now)
+                    self.require(not process.left, 8, f"{claim.run.id} was claimed by a process that had shut down")
             case "release", (lease,) if self.runs[lease.run_id].epoch == lease.epoch:
                 self.runs[lease.run_id].lease = None
                 self.reached["given back"] += 1
@@ -101,12 +101,12 @@ class Auditor:
                 self._changed(lease.run_id, change, epoch=lease.epoch, by=process)
             case "append_events", (pages,):
                 for page in pages:
-                    if page.lease.run_id not in done.answer:
+                    if self._is_held(page.lease, done.answer):
                         self._holds(page.lease, extends=False)
                         self._shown(page.lease.run_id, page.first_seq, page.records)
             case "renew", (leases,):
                 for lease in leases:
-                    if lease.run_id not in done.answer:
+                    if self._is_held(lease, done.answer):
                         self._holds(lease)
             case "settle_resting", (run_id, change) if done.answer:
                 book = self.runs[run_id]
@@ -132,8 +132,8 @@ class Auditor:
             self._changed(run.id, change, epoch=book.epoch, by=None)
         self._one_at_a_time(run.conversation_id)
 
-    def _claimed(self, lease: Lease, now: datetime) -> None:
-        run_id, book = lease.run_id, self.runs[lease.run_id]
+    def _claimed(self, claim: Claim, now: datetime) -> None:
+        lease, run_id, book = claim.lease, claim.run.id, self.runs[claim.run.id]
         free = book.lease is None or book.lease.expires_at < now
         self.require(free, 5, f"{run_id} was claimed while it was held: {book.lease}")
         self.require(book.status in ACTIVE, 5, f"{run_id} was claimed at rest")
@@ -141,7 +141,7 @@ class Auditor:
         self.reached["promoted" if book.queued else "taken over"] += 1
         if book.queued:
             self._in_turn(run_id, book)
-        book.epoch, book.lease, book.queued = lease.epoch, lease, False
+        book.epoch, book.lease, book.queued, book.status = lease.epoch, lease, False, claim.run.status
         self._one_at_a_time(book.conversation_id)
 
     def _in_turn(self, run_id: str, book: RunBook) -> None:
@@ -151,6 +151,16 @@ class Auditor:
             waits = other.queued and other.status == "created" and other.conversation_id == book.conversation_id
             if waits and other_id != run_id:
                 self.require(other.written_at >= asked_at, 8, f"{run_id} overtook {other_id} in the queue")
+
+    def _is_held(self, lease: Lease, gone: Sequence[str]) -> bool:
+        """Whether the store took a write of this lease. If not, its owner must really have lost the run."""
+        if lease.run_id not in gone:
+            return True
+        book = self.runs[lease.run_id]
+        lost = book.epoch != lease.epoch or book.status not in ACTIVE or book.lease is None
+        self.require(lost, 5, f"{lease.run_id} was refused to its owner (epoch {lease.epoch})")
+        self.reached["told that it lost its run"] += 1
+        return False
 
     def _holds(self, lease: Lease, *, extends: bool = True) -> None:
         book = self.runs[lease.run_id]

@@ -116,7 +116,7 @@ class Client:
             max_steps=self.random.choice((1, 3, 10)),
             client_tools=client_tools if self.random.random() < 0.2 else (),
             callback_url="https://example.com/told" if self.random.random() < 0.2 else None,
-            keys=(f"otid:{text}",) if keyed else (),
+            keys=(f"key:{text}",) if keyed else (),
             body_digest=text,
         )
 

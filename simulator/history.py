@@ -79,7 +79,7 @@ class History:
         if self.recorded is not None:
             self.recorded.append(done)
         self.auditor.carried(process, done)
-        if done.name in ("begin", "checkpoint", "claim", "claim_next") and done.error is None:
+        if done.name in ("begin", "checkpoint", "claim", "claim_next", "claim_these") and done.error is None:
             self._maybe_schedule_fault(process)
 
     # ---- processes --------------------------------------------------------------------------------------------------

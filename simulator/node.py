@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any
 
 from holdfast.engine.chores.approval_expiry import ApprovalExpiry
@@ -13,7 +14,7 @@ from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream.feed import Feed
 from holdfast.engine.stream.page_writer import PageWriter
-from holdfast.ports.bus import HintKind, Listener
+from holdfast.ports.bus import Hint, Listener
 from simulator.auditor import Auditor
 from simulator.loop import PROCESS, Process
 from simulator.wire import SHORT_SECONDS, Network, SimRunStore
@@ -28,11 +29,15 @@ class SimBus:
         self._process = process
         self._others = others
         self._listeners: list[Listener] = []
+        self._free_slots = 0
 
-    def send(self, kind: HintKind, about: str) -> None:
+    def send(self, hint: Hint, to: str | None = None) -> None:
         if self._process.dead:
             return
+        hint = replace(hint, sender=self._process.name, free_slots=self._free_slots)
         for node in self._others():
+            if to is not None and node.name != to:
+                continue
             chance = self._net.random.random()
             if node is self._process or chance < 0.2:
                 continue
@@ -40,16 +45,19 @@ class SimBus:
             context.run(PROCESS.set, node)
             for _ in range(2 if chance > 0.95 else 1):
                 delay = self._net.random.random() * SHORT_SECONDS
-                self._net.loop.call_later(delay, node.bus.arrive, kind, about, context=context)
+                self._net.loop.call_later(delay, node.bus.arrive, hint, context=context)
 
-    def arrive(self, kind: HintKind, about: str) -> None:
+    def arrive(self, hint: Hint) -> None:
         for listener in self._listeners:
-            listener(kind, about)
+            listener(hint)
+
+    def offer_slots(self, free_slots: int) -> None:
+        self._free_slots = free_slots
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    async def open(self) -> None:
+    async def open(self, name: str) -> None:
         """Nothing to open."""
 
     async def close(self) -> None:

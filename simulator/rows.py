@@ -62,6 +62,7 @@ class ConversationRows:
     version: int = 1
     next_seq: int = 1
     context_tokens: int | None = None
+    unanswered_from: int | None = None
     messages: dict[str, Message] = field(default_factory=dict)
     context: dict[int, str] = field(default_factory=dict)  # position -> message
     ledger: dict[tuple[str, str], CallRow] = field(default_factory=dict)

@@ -19,13 +19,17 @@ from holdfast.core.run_request import RunRequest
 from holdfast.ports.stores.approval_store import Due
 from holdfast.ports.stores.run_store import (
     Change,
+    Claim,
+    KnownContext,
     KnownRequest,
     Lease,
+    LogEnd,
     LogPage,
     NewPage,
     Snapshot,
     StaleMemory,
     StaleSnapshot,
+    Takeover,
 )
 from simulator.rows import AgentRows, CallRow, ConversationRows, RunRow, Tables
 from simulator.writing import run_values, write
@@ -51,6 +55,7 @@ class MemoryStore(Tables):
             version=stored.version,
             revision=stored.agent_rows.revision,
             next_seq=stored.next_seq,
+            unanswered_from=stored.unanswered_from,
             context=None if stored.version == known_version else stored.seen(),
             context_tokens=stored.context_tokens,
             calls=tuple(row.call for row in rows),
@@ -98,6 +103,17 @@ class MemoryStore(Tables):
         done = rests and (after + len(records) >= last_event or not records)
         return LogPage(tuple(records), after + 1, done, last_event)
 
+    def log_ends(self, run_ids: Sequence[str], now: datetime) -> dict[str, LogEnd]:
+        rows = {run_id: self.runs[run_id] for run_id in run_ids if run_id in self.runs}
+        return {
+            run_id: LogEnd(
+                row.run.last_event if row.run.status not in ACTIVE else self.last_event(run_id),
+                rests=row.run.status not in ACTIVE,
+                waits=row.run.status in ACTIVE and not row.run.queued and _free(row, now),
+            )
+            for run_id, row in rows.items()
+        }
+
     def run(self, run_id: str) -> Run:
         return self._row(run_id).run
 
@@ -108,6 +124,17 @@ class MemoryStore(Tables):
 
     def run_steps(self, run_id: str) -> tuple[Step, ...]:
         return tuple(sorted(self.runs[run_id].steps, key=lambda step: (step.created_at, step.id)))
+
+    def takeover(self, claim: Claim, known: KnownContext | None) -> Takeover:
+        run, stored = claim.run, self.conversations[claim.run.conversation_id]
+        snapshot = self.snapshot(run.conversation_id, known.version if known else None)
+        if known is not None and run.input_version == known.version + 1 == stored.version:
+            system, *others = stored.seen()
+            added = (message for message in others if message.run_id == run.id and message.seq > known.last_seq)
+            snapshot = replace(snapshot, context=None, newer=(system, *added))
+        called, last = self.turn_so_far(run.turn_id)
+        snapshot = replace(snapshot, called=called, last_result=last)
+        return Takeover(snapshot, self.run_steps(run.id), self.last_event(run.id))
 
     def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
         rows = [
@@ -150,7 +177,7 @@ class MemoryStore(Tables):
             if row.run.status in ACTIVE and not row.run.queued:
                 raise ConversationBusy(row.run.id)
 
-    def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+    def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Claim | None:
         row = self.runs[run_id]
         stored = self.conversations[row.run.conversation_id]
         if row.run.status not in ACTIVE or not _free(row, now):
@@ -161,13 +188,22 @@ class MemoryStore(Tables):
             return None
         row.epoch += 1
         row.owner, row.expires_at = owner, expires_at
-        row.run = replace(row.run, queued=False)
-        return Lease(run_id, owner, row.epoch, expires_at)
+        status = row.run.status if row.run.input_version is None else "running"
+        row.run = replace(row.run, queued=False, status=status)
+        lease = Lease(run_id, owner, row.epoch, expires_at)
+        return Claim(lease, row.run, cancel_asked=row.cancel_asked_at is not None)
 
-    def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> list[Lease]:
+    def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> list[Claim]:
         in_order = sorted((run.created_at, run.id) for run in self._takeable(now))
-        leases = [self.claim(run_id, owner, now, expires_at) for _, run_id in in_order[:most]]
-        return [lease for lease in leases if lease is not None]
+        return self._claim_all([run_id for _, run_id in in_order[:most]], owner, now, expires_at)
+
+    def claim_these(self, run_ids: Sequence[str], owner: str, now: datetime, expires_at: datetime) -> list[Claim]:
+        known = [run_id for run_id in run_ids if run_id in self.runs]
+        return self._claim_all([run_id for run_id in known if not self.runs[run_id].run.queued], owner, now, expires_at)
+
+    def _claim_all(self, run_ids: Sequence[str], owner: str, now: datetime, expires_at: datetime) -> list[Claim]:
+        claims = [self.claim(run_id, owner, now, expires_at) for run_id in run_ids]
+        return [claim for claim in claims if claim is not None]
 
     def _takeable(self, now: datetime) -> list[Run]:
         """Runs that can be claimed, in order. There is one organisation here, so taking turns does not matter."""

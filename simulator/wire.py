@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,18 @@ from typing import Any
 
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.stores.approval_store import Due
-from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, NewPage, Snapshot
+from holdfast.ports.stores.run_store import (
+    Change,
+    Claim,
+    KnownContext,
+    KnownRequest,
+    Lease,
+    LogEnd,
+    LogPage,
+    NewPage,
+    Snapshot,
+    Takeover,
+)
 from simulator.loop import Process, VirtualLoop
 from simulator.store import MemoryStore
 
@@ -115,7 +126,7 @@ class Network:
 
 
 _TIMED = frozenset(
-    {"begin", "checkpoint", "settle_resting", "change_idle", "append_events", "ask_cancel"}
+    {"begin", "checkpoint", "settle_resting", "change_idle", "append_events", "ask_cancel", "log_ends"}
 )  # for these the store passes the current time
 
 
@@ -137,7 +148,7 @@ def _brief(done: Carried) -> str:
     """A short text about a call, for the trace."""
     first = done.args[0] if done.args else ""
     match first:
-        case Lease(run_id=run_id, epoch=epoch):
+        case Lease(run_id=run_id, epoch=epoch) | Claim(lease=Lease(run_id=run_id, epoch=epoch)):
             told = f"{run_id[-6:]}@{epoch}"
         case Run(id=run_id, queued=queued):
             told = f"{run_id[-6:]}{' queued' if queued else ''}"
@@ -148,8 +159,8 @@ def _brief(done: Carried) -> str:
         kinds = [type(message.body).__name__.removesuffix("Body") for message in change.messages]
         calls = [f"{call.call.id}={call.status}" for call in (*change.new_calls, *change.changed_calls)]
         told += f" {' '.join(kinds)} {' '.join(calls)} {change.rest.stop_reason if change.rest else ''}"
-    leases = done.answer if isinstance(done.answer, list) else [done.answer]
-    told += "".join(f" -> {lease.run_id[-6:]}@{lease.epoch}" for lease in leases if isinstance(lease, Lease))
+    claims = done.answer if isinstance(done.answer, list) else [done.answer]
+    told += "".join(f" -> {claim.run.id[-6:]}@{claim.lease.epoch}" for claim in claims if isinstance(claim, Claim))
     return told
 
 
@@ -174,9 +185,9 @@ class SimRunStore:
         known: KnownRequest | None = await self._call("known_request", conversation_id, keys)
         return known
 
-    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
-        lease: Lease | None = await self._call("claim", run_id, owner, now, expires_at)
-        return lease
+    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Claim | None:
+        claim: Claim | None = await self._call("claim", run_id, owner, now, expires_at)
+        return claim
 
     async def checkpoint(self, lease: Lease, change: Change) -> bool:
         return bool(await self._call("checkpoint", lease, change))
@@ -210,6 +221,10 @@ class SimRunStore:
         page: LogPage = await self._call("read_log", run_id, after, limit)
         return page
 
+    async def log_ends(self, run_ids: Sequence[str]) -> Mapping[str, LogEnd]:
+        ends: Mapping[str, LogEnd] = await self._call("log_ends", tuple(run_ids))
+        return ends
+
     async def run(self, run_id: str, actor: Actor | None = None) -> Run:
         run: Run = await self._call("run", run_id)
         return run
@@ -218,13 +233,19 @@ class SimRunStore:
         steps: Sequence[Step] = await self._call("run_steps", run_id)
         return steps
 
-    async def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
-        done: tuple[tuple[str, ...], str | None] = await self._call("turn_so_far", turn_id)
-        return done
+    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> Takeover:
+        found: Takeover = await self._call("takeover", claim, known)
+        return found
 
-    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
-        leases: Sequence[Lease] = await self._call("claim_next", owner, now, expires_at, most)
-        return leases
+    async def claim_these(
+        self, run_ids: Sequence[str], owner: str, now: datetime, expires_at: datetime
+    ) -> Sequence[Claim]:
+        claims: Sequence[Claim] = await self._call("claim_these", tuple(run_ids), owner, now, expires_at)
+        return claims
+
+    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Claim]:
+        claims: Sequence[Claim] = await self._call("claim_next", owner, now, expires_at, most)
+        return claims
 
     async def release(self, lease: Lease) -> None:
         await self._call("release", lease)

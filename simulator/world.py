@@ -91,7 +91,7 @@ def _tool(random: Random, name: str) -> Tool:
         source_code=name,
         json_schema={"name": name, "description": name, "parameters": _SCHEMA},
         enable_parallel_execution=random.random() < 0.5,
-        on_unknown=random.choice(("ask", "retry", "tell")),
+        on_unknown=random.choice(("ask", "retry", "tell", None)),
         **_STAMP,
     )
 

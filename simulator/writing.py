@@ -60,12 +60,13 @@ def _write_context(tables: Tables, stored: ConversationRows, row: RunRow | None,
     stored.version = change.version + 1
     stored.next_seq = change.next_seq + len(change.messages)
     stored.context_tokens = change.context_tokens
+    stored.unanswered_from = change.unanswered_from
     if change.messages:
         stored.conversation = replace(stored.conversation, last_message_at=change.messages[-1].created_at)
     summary = change.cut.summary_id if change.cut else None
     for message in change.messages:
         stored.messages[message.id] = message
-        if message.id != summary:
+        if message.id != summary and message.id not in change.beside_context:
             stored.context[message.seq] = message.id
     if change.system is not None:
         stored.messages[change.system.id] = change.system

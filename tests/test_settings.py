@@ -171,3 +171,21 @@ def test_the_docs_can_list_every_variable() -> None:
     assert rows["HOLDFAST_PORT"].default == "8283"
     assert rows["HOLDFAST_DATABASE"].aliases == ("HOLDFAST_DATABASE_URL", "LETTA_PG_URI")
     assert all(row.meaning.endswith(".") for row in rows.values())
+
+
+def test_origins_are_read_as_browsers_send_them() -> None:
+    assert read().cors_origins is None
+    given = read(ACCEPTABLE_ORIGINS="https://App.example.com:443/, http://localhost:3000")
+    assert given.cors_origins == ("https://app.example.com", "http://localhost:3000")
+
+
+@pytest.mark.parametrize("value", ["app.example.com", "https://x/path", "https://", ",", "null", "https://*.x"])
+def test_what_is_not_an_origin_is_refused(value: str) -> None:
+    with pytest.raises(SettingsError, match="expected origins like"):
+        read(HOLDFAST_CORS_ORIGINS=value)
+
+
+def test_every_page_is_let_in_only_with_a_password() -> None:
+    assert read(HOLDFAST_CORS_ORIGINS="*", HOLDFAST_PASSWORD="x").cors_origins == ("*",)
+    with pytest.raises(SettingsError, match="set HOLDFAST_PASSWORD too"):
+        read(HOLDFAST_CORS_ORIGINS="*")

@@ -12,30 +12,30 @@ from redis.asyncio import Redis
 from holdfast.bus.base import BusBase
 from holdfast.bus.postgres import PostgresBus
 from holdfast.bus.redis import RedisBus
-from holdfast.ports.bus import HintKind
+from holdfast.ports.bus import Hint, HintKind
 
-Received = asyncio.Queue[tuple[HintKind, str]]
+Received = asyncio.Queue[Hint]
 
 
 def listening(bus: BusBase) -> Received:
     received: Received = asyncio.Queue()
-    bus.subscribe(lambda kind, run_id: received.put_nowait((kind, run_id)))
+    bus.subscribe(received.put_nowait)
     return received
 
 
 async def next_but_poll(received: Received) -> tuple[HintKind, str]:
     """The next hint, skipping the hint to poll for all work that each connect causes."""
-    while (hint := await asyncio.wait_for(received.get(), 10)) == ("work", ""):
+    while (hint := await asyncio.wait_for(received.get(), 10)).kind == "work":
         pass
-    return hint
+    return hint.kind, hint.about
 
 
 async def test_a_hint_reaches_all_other_processes_and_not_its_sender(bus_url: str) -> None:
     one, two, three = buses(bus_url, 3)
     received_one, received_two, received_three = listening(one), listening(two), listening(three)
     async with opened(one), opened(two), opened(three):
-        one.send("moved", "run-1")
-        two.send("cancel", "run-2")
+        one.send(Hint("moved", "run-1"))
+        two.send(Hint("cancel", "run-2"))
         assert {await next_but_poll(received_three) for _ in range(2)} == {("moved", "run-1"), ("cancel", "run-2")}
         assert await next_but_poll(received_two) == ("moved", "run-1")
         assert await next_but_poll(received_one) == ("cancel", "run-2")
@@ -46,9 +46,9 @@ async def test_a_thousand_hints_at_once_arrive_without_duplicates(bus_url: str) 
     received = listening(two)
     async with opened(one), opened(two):
         for number in [*range(1000), *range(1000)]:
-            one.send("moved", f"run-00000000-0000-4000-8000-{number:012}")
+            one.send(Hint("moved", f"run-00000000-0000-4000-8000-{number:012}"))
         found = [(await next_but_poll(received))[1] for _ in range(1000)]
-        one.send("cancel", "last")
+        one.send(Hint("cancel", "last"))
         assert len(set(found)) == 1000
         assert await next_but_poll(received) == ("cancel", "last")
 
@@ -57,14 +57,14 @@ async def test_a_broken_connection_is_reopened_and_then_listeners_are_told_to_po
     one, two = buses(bus_url, 2)
     received = listening(two)
     async with opened(one), opened(two):
-        one.send("moved", "before")
+        one.send(Hint("moved", "before"))
         assert await next_but_poll(received) == ("moved", "before")
         await break_connections(bus_url)
-        while await asyncio.wait_for(received.get(), 10) != ("work", ""):
+        while await asyncio.wait_for(received.get(), 10) != Hint("work"):
             pass
         hint = asyncio.create_task(next_but_poll(received))
         while not hint.done():  # hints that were sent while disconnected may be lost
-            one.send("moved", "after")
+            one.send(Hint("moved", "after"))
             await asyncio.wait({hint}, timeout=0.1)
         assert hint.result() == ("moved", "after")
 
@@ -72,7 +72,7 @@ async def test_a_broken_connection_is_reopened_and_then_listeners_are_told_to_po
 async def test_a_server_can_start_while_its_bus_is_unreachable() -> None:
     for bus in (PostgresBus("postgresql://nobody@127.0.0.1:1/none"), RedisBus("redis://127.0.0.1:1/0")):
         async with opened(bus):
-            bus.send("moved", "run-1")
+            bus.send(Hint("moved", "run-1"))
 
 
 def buses(url: str, count: int) -> list[BusBase]:
@@ -81,7 +81,7 @@ def buses(url: str, count: int) -> list[BusBase]:
 
 @asynccontextmanager
 async def opened(bus: BusBase) -> AsyncIterator[None]:
-    await bus.open()
+    await bus.open(f"process-{id(bus)}")
     try:
         yield
     finally:

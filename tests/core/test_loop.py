@@ -1,10 +1,12 @@
 """Tests of the agent loop, case by case."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from core.turns import agent_tool, call, replied, result, said, state
+from holdfast.core.approvals.policies import parse_policies
 from holdfast.core.conversation.messages import (
     Approval,
     ApprovalRequestBody,
@@ -32,6 +34,7 @@ from holdfast.core.state import (
     State,
     ToolSettled,
 )
+from holdfast.core.tools.tool_rules import parse_rule
 
 
 def bodies(decision: Decision) -> list[object]:
@@ -146,6 +149,32 @@ def test_the_model_is_told_which_tool_it_must_still_call() -> None:
     decision = decide(state("save", rules=rules), replied(text="bye"))
     assert decision.stop is None
     assert "You must call save" in str(bodies(decision)[1])
+
+
+def test_an_exit_tool_does_not_end_the_turn_before_the_required_tools_were_called() -> None:
+    rules = ({"type": "exit_loop", "tool_name": "done"}, {"type": "required_before_exit", "tool_name": "save"})
+    before = decide(state("done", "save", rules=rules, parallel_calls=False), replied(call("done"))).state
+    held = decide(before, ToolSettled("call_done", result("call_done")))
+    assert held.stop is None
+    assert "You must call save" in str(bodies(held)[-1])
+    saving = decide(held.state, replied(call("save"))).state
+    saved = decide(saving, ToolSettled("call_save", result("call_save")))
+    assert saved.stop is None
+    again = decide(saved.state, replied(call("done", "again"))).state
+    assert decide(again, ToolSettled("again", result("again"))).stop == "tool_rule"
+
+
+@pytest.mark.parametrize("reply", ["text", "exit tool"])
+def test_a_turn_that_runs_out_of_steps_before_a_required_tool_was_called_says_so(reply: str) -> None:
+    rules = ({"type": "exit_loop", "tool_name": "done"}, {"type": "required_before_exit", "tool_name": "save"})
+    before = state("done", "save", rules=rules, parallel_calls=False)
+    before = replace(before, steps=1, config=replace(before.config, max_steps=2))
+    if reply == "text":
+        ended = decide(before, replied(text="bye"))
+    else:
+        ended = decide(decide(before, replied(call("done"))).state, ToolSettled("call_done", result("call_done")))
+    assert (ended.stop, ended.effects) == ("max_steps", ())
+    assert "ToolRuleViolated" not in str(bodies(ended))
 
 
 def test_a_call_against_the_rules_is_refused_and_explained() -> None:
@@ -329,13 +358,48 @@ def test_whatever_ends_a_call_that_was_lost_the_model_is_told_that_it_may_have_t
 
 
 def test_the_tools_policy_can_be_to_run_again_or_to_tell_the_model() -> None:
-    from core.turns import agent_tool
-
     for policy, runs_again in (("retry", True), ("tell", False)):
         before = decide(state("pay"), replied(call("pay"))).state
         config = before.config.__class__(tools={"pay": agent_tool("pay", on_unknown=policy)})
         decision = decide(State(config, calls=before.calls), Recovered("message-9"))
         assert bool(started(decision)) is runs_again
+
+
+@pytest.mark.parametrize(
+    ("rules", "policies", "asks"),
+    [
+        ([], [], False),
+        ([{"type": "requires_approval", "tool_name": "send"}], [], False),
+        ([{"type": "requires_approval", "tool_name": "pay"}], [], True),
+        ([], [{"tool": "pay", "then": "allow"}], True),
+        ([], [{"tool": "*", "then": "deny", "when": [{"argument": "sum", "op": "gt", "value": 9}]}], True),
+        ([], [{"tool": "pay", "then": "deny", "shadow": True}], False),
+        ([], [{"tool": "send", "then": "deny"}], False),
+    ],
+)
+def test_by_default_only_a_call_that_a_person_watches_over_asks_a_person_about_its_lost_outcome(
+    rules: list[Any], policies: list[Any], asks: bool
+) -> None:
+    before = decide(state("pay"), replied(call("pay"))).state
+    config = replace(
+        before.config,
+        tools={"pay": agent_tool("pay", on_unknown=None)},
+        rules=tuple(parse_rule(rule) for rule in rules),
+        policies=parse_policies(policies),
+    )
+    decision = decide(State(config, calls=before.calls), Recovered("message-9"))
+    assert started(decision) == []
+    assert (decision.stop == "requires_approval") is asks
+    if not asks:
+        assert "its outcome is unknown" in str(returns(decision)[0].content)
+        assert isinstance(decision.effects[0], CallModel)
+
+
+def test_a_call_that_was_approved_asks_a_person_again_when_its_outcome_is_lost() -> None:
+    before = decide(state("pay"), replied(call("pay"))).state
+    config = replace(before.config, tools={"pay": agent_tool("pay", on_unknown=None)})
+    approved = tuple(replace(call, request_id="message-1") for call in before.calls)
+    assert decide(State(config, calls=approved), Recovered("message-9")).stop == "requires_approval"
 
 
 def test_a_run_lost_during_a_model_call_asks_the_model_again() -> None:

@@ -10,10 +10,10 @@ from holdfast.core.model import Reply, ToolSpec, Usage
 from holdfast.core.state import AgentTool, ModelReplied, RunConfig, State, UserSpoke
 from holdfast.core.tools.tool_rules import parse_rule
 
-SCHEMA = {"type": "object", "properties": {}}
+SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}}
 
 
-def agent_tool(name: str, *, parallel: bool = False, on_unknown: str = "ask") -> AgentTool:
+def agent_tool(name: str, *, parallel: bool = False, on_unknown: str | None = "ask") -> AgentTool:
     return AgentTool(name, ToolSpec(name, name, SCHEMA), parallel, on_unknown)  # type: ignore[arg-type]
 
 

@@ -13,6 +13,7 @@ from holdfast.bus.single_process import SingleProcessBus
 from holdfast.core.conversation.messages import Draft, Text, UserBody
 from holdfast.core.records import Run
 from holdfast.core.run_request import RunRequest
+from holdfast.core.state import OnUnknown
 from holdfast.engine.conversation.maintenance import ConversationMaintenance
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.engine import Engine
@@ -116,12 +117,19 @@ class House:
     names: list[str] = field(default_factory=list)
 
     async def agent(
-        self, *names: str, gated: tuple[str, ...] = (), first_messages: Sequence[Draft] = (), **given: Any
+        self,
+        *names: str,
+        gated: tuple[str, ...] = (),
+        on_unknown: OnUnknown | None = None,
+        first_messages: Sequence[Draft] = (),
+        **given: Any,
     ) -> str:
         """An agent with these tools; the id of its default conversation."""
         ids = []
         for name in names:
-            put = NewTool(source_code=TOOL.format(name=name), default_requires_approval=name in gated)
+            put = NewTool(
+                source_code=TOOL.format(name=name), default_requires_approval=name in gated, on_unknown=on_unknown
+            )
             ids.append((await self.tools.put(DEFAULT_ACTOR, put)).id)
         usual = NewAgent(model="scripted/script", tool_ids=ids, include_base_tools=False, parallel_tool_calls=True)
         agent_id = await self.agents.create(DEFAULT_ACTOR, replace(usual, **given), first_messages)
@@ -207,7 +215,7 @@ async def opened(
     models = Directory([("scripted", model)])
     store = CheckedRunStore(database, clock, approvals_webhook, limits)
     bus = bus or SingleProcessBus()
-    await bus.open()
+    await bus.open(owner)
     deps = Dependencies(
         store=store,
         models=models,

@@ -29,7 +29,7 @@ async def test_a_subscriber_hears_of_a_call_that_waits_without_polling(database_
     database = Database(database_url)
     store = SqlApprovals(database, SystemClock())
     here, there = buses(database)
-    await there.open()
+    await there.open("there")
     feed = ApprovalFeed(store, there)
     announced = feed.announced if here is there else ApprovalFeed(store, here).announced
     async with opened(database_url, bus=here, approvals_announced=announced) as house:

@@ -12,7 +12,7 @@ from holdfast.core.conversation.messages import Approval, Draft, Text, UserBody
 from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.approval_store import ApprovalFilter
-from holdfast.ports.stores.run_store import Change, Lease, NewPage
+from holdfast.ports.stores.run_store import Change, Claim, KnownContext, Lease, NewPage
 from holdfast.records.approvals import Approvals
 from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
@@ -74,7 +74,7 @@ async def test_remembering_edited_arguments_allows_the_edited_ones_only(house: H
 
 async def test_messages_sent_with_an_answer_are_read_once_after_any_takeover(database_url: str) -> None:
     async with opened(database_url) as house:
-        conversation = await house.agent("pay", "look", gated=("pay",))
+        conversation = await house.agent("pay", "look", gated=("pay",), on_unknown="ask")
         house.model.script(Call("pay", id="c1"))
         await house.finished(conversation)
 
@@ -142,14 +142,14 @@ async def test_one_run_that_cannot_be_loaded_does_not_keep_others_from_being_tak
             await house.model_called(number + 1)
             await died(house, runs[-1])
         async with opened(database_url, owner="other", sweep=False) as other:
-            loaded = other.deps.store.snapshot
+            loaded = other.deps.store.takeover
 
-            async def broken(conversation_id: str, known: int | None = None) -> object:
-                if conversation_id == lines[0]:
+            async def broken(claim: Claim, known: KnownContext | None = None) -> object:
+                if claim.run.conversation_id == lines[0]:
                     raise RuntimeError("its rows cannot be read")
-                return await loaded(conversation_id, known)
+                return await loaded(claim, known)
 
-            other.deps.store.snapshot = broken  # type: ignore[method-assign, assignment]
+            other.deps.store.takeover = broken  # type: ignore[method-assign, assignment]
             other.model.script(Say("done"))
             await other.engine.open(alone=True)
             assert (await other.records(runs[1].id))[-2]["stop_reason"] == "end_turn"

@@ -7,7 +7,7 @@ call has its return, what is stored is what is in the context, and the next mess
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import get_args
 
 import pytest
@@ -16,6 +16,7 @@ from engine.house import House, opened
 from holdfast.core.conversation.messages import Approval, ToolReturnsBody
 from holdfast.core.errors import AskedWrongly, Broken, LostLease
 from holdfast.core.lifecycle import RunStatus, StopReason, status_for
+from holdfast.core.model import Delta, ModelRequest
 from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.history_store import MessageScope
@@ -188,7 +189,7 @@ async def test_together_with_the_last_step(house: House) -> None:
 
 
 async def test_by_another_process(database_url: str) -> None:
-    """The wish is in the database; the owner finds it at its next write or heartbeat."""
+    """The request is in the database; the owner finds it with its next heartbeat."""
     async with opened(database_url, lease_seconds=0.3) as house:
         conversation = await house.agent()
         house.model.script(Say("a"), Hang())
@@ -197,6 +198,35 @@ async def test_by_another_process(database_url: str) -> None:
         await house.deps.store.ask_cancel(run.id, "user-2", "from elsewhere", False)
         await house.records(run.id)
         await check_cancelled(house, run, conversation)
+
+
+async def test_the_stream_ends_before_the_connection_to_the_model_is_closed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, may_close = asyncio.Event(), asyncio.Event()
+    stream = house.model.stream
+
+    async def slow_to_close(request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        try:
+            async for delta in stream(request):
+                yield delta
+        finally:
+            closing.set()
+            await may_close.wait()
+
+    monkeypatch.setattr(house.model, "stream", slow_to_close)
+    conversation = await house.agent()
+    house.model.script(Say("half"), Hang())
+    run = await house.start(conversation, stream_tokens=True)
+    await until_shown(house, run, "half")
+    cancelling = asyncio.create_task(house.engine.cancel(run))
+    async with asyncio.timeout(30):
+        assert (await house.records(run.id))[-1]["stop_reason"] == "cancelled"
+        await closing.wait()
+    may_close.set()
+    assert await cancelling
+    monkeypatch.undo()
+    await check_cancelled(house, run, conversation)
 
 
 async def in_the_middle(house: House, conversation: str, kind: str) -> Run:

@@ -61,7 +61,7 @@ async def test_a_cancel_that_was_not_carried_out_says_so(database_url: str) -> N
         conversation = await api.agent()
         run = await held_by_another(api, conversation, lease_seconds=60)
         assert not await api.engine.cancel(run)
-        assert (await api.history.run(DEFAULT_ACTOR, run.id)).status == "created"
+        assert (await api.history.run(DEFAULT_ACTOR, run.id)).status == "running"
         with pytest.raises(ConversationBusy, match=run.id):
             await api.start(conversation, "no, this", when_busy="interrupt")
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.house import House, opened
 from holdfast.api.turns import respond
-from holdfast.engine.stream import event_records, feed
+from holdfast.engine.stream import event_records, recent_records
 from holdfast.storage.chores.retention import SqlOldEvents
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.testing.script import Call, Hang, Say
@@ -37,7 +37,7 @@ async def bytes_of(house: House, run_id: str, after: int = 0, pause_until: async
 async def test_all_of_a_thousand_see_the_same_bytes_and_who_does_not_read_costs_nothing(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "MAX_RECENT_CHARS", 10_000)  # who does not read soon finds nothing in memory
+    monkeypatch.setattr(recent_records, "MAX_RECENT_CHARS", 10_000)  # who does not read soon finds nothing in memory
     async with opened(database_url) as house:
         conversation = await house.agent("look")
         house.model.script(Say("I look. " * 40), Call("look"))

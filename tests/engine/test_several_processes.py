@@ -17,8 +17,9 @@ from holdfast.core.conversation.messages import Approval
 from holdfast.core.errors import AskedWrongly, TooManyRuns
 from holdfast.core.run_request import RunRequest
 from holdfast.engine.run.worker import backoff_seconds
-from holdfast.ports.bus import Bus
-from holdfast.ports.stores.run_store import LogPage
+from holdfast.ports.bus import Bus, Hint
+from holdfast.ports.stores.run_store import Claim, KnownContext, LogPage, Snapshot, Takeover
+from holdfast.records.agent_patch import AgentPatch
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
 from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.testing.script import Call, Hang, Say, Step
@@ -52,6 +53,14 @@ async def api_and_worker(url: str, carried_by: str = "postgres") -> AsyncIterato
         yield api, worker
 
 
+@asynccontextmanager
+async def another_api(url: str) -> AsyncIterator[House]:
+    """A second process that only accepts and shows."""
+    options: dict[str, Any] = {"alone": False, "most_runs": 0, "lease_seconds": 60}
+    async with opened(url, owner="another api", bus=PostgresBus(url), **options) as api:
+        yield api
+
+
 def test_the_pause_after_empty_polls_grows_up_to_a_bound() -> None:
     assert [backoff_seconds(polls) for polls in (0, 1, 2, 3, 50)] == [0.0, 0.02, 0.04, 0.08, 0.64]
 
@@ -60,7 +69,7 @@ async def test_a_hint_that_comes_while_others_go_first_is_not_forgotten(shared_u
     """With a lease of a minute nothing is found by looking, only by hints."""
     async with api_and_worker(shared_url) as (api, worker):
         for _ in range(10):
-            worker.engine.worker._received("work", "")  # somebody else was quicker each time
+            worker.engine.worker._received(Hint("work"))  # somebody else was quicker each time
             await asyncio.sleep(0)
         for number in range(5):
             worker.model.script(Say(f"answer {number}"))
@@ -79,6 +88,35 @@ async def test_what_one_process_accepts_another_drives_and_the_first_streams(sha
         assert await api.kinds(conversation) == ["System", "User", "Assistant"]
         assert await api.records(run.id) == await worker.records(run.id)
         assert api.model.requests == []
+
+
+async def test_a_worker_reads_of_a_conversation_that_it_knows_only_what_is_new(
+    shared_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its model gets the same as if it had read everything; also after the system message was compiled again."""
+    async with api_and_worker(shared_url) as (api, worker):
+        conversation = await api.agent()
+        found: list[Snapshot] = []
+        read = worker.deps.store.takeover
+
+        async def noted(claim: Claim, known: KnownContext | None = None) -> Takeover:
+            takeover = await read(claim, known)
+            found.append(takeover.snapshot)
+            return takeover
+
+        monkeypatch.setattr(worker.deps.store, "takeover", noted)
+        for number in range(3):
+            if number == 2:
+                agent = found[-1].agent.id
+                await api.agents.change(DEFAULT_ACTOR, agent, AgentPatch(system="Be brief."))
+            worker.model.script(Say(f"answer {number}"))
+            await api.finished(conversation, f"question {number}")
+        assert [snapshot.context is None for snapshot in found] == [False, True, True]
+        assert [type(message.body).__name__ for message in found[1].newer] == ["SystemBody", "UserBody"]
+        stored = await api.deps.store.snapshot(conversation)
+        asked = worker.model.requests[-1].messages
+        assert [message.body for message in asked] == [message.body for message in (stored.context or ())[:-1]]
+        assert "Be brief." in str(asked[0].body)
 
 
 async def test_a_run_is_cancelled_from_the_process_that_does_not_drive_it(shared_url: str, carried_by: str) -> None:
@@ -218,10 +256,9 @@ async def test_a_hundred_followers_cost_one_reader(shared_url: str) -> None:
 async def test_who_waits_for_a_number_beyond_the_end_does_not_make_the_others_read_without_pause(
     shared_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with api_and_worker(shared_url) as (api, worker):
-        conversation = await api.agent()
+    async with api_and_worker(shared_url) as (accepting, worker), another_api(shared_url) as api:
+        run = await accepting.start(await accepting.agent())
         worker.model.script(Hang())
-        run = await api.start(conversation)
         await worker.model_called(1)
         reads: list[int] = []
         read_log = api.deps.store.read_log

@@ -16,7 +16,7 @@ from engine.house import House, opened
 from holdfast.core.errors import LostLease, StorageDown
 from holdfast.engine.stream import page_writer
 from holdfast.engine.stream.page_writer import LONGEST_SECONDS, SHORTEST_SECONDS, PageWriter, page_seconds
-from holdfast.ports.stores.run_store import Lease, NewPage, RunStore
+from holdfast.ports.stores.run_store import Claim, Lease, NewPage, RunStore
 from holdfast.storage.runs import claims, event_log
 from holdfast.storage.sql.database import Database
 from holdfast.testing.script import Hang, Say, Slow
@@ -244,7 +244,7 @@ async def test_a_claim_waits_for_a_page_that_is_being_written_and_the_next_page_
             with writing.begin():
                 assert event_log.append(writing, [NewPage(lease, end + 1, [RECORD])], now) == []
 
-                def claim() -> tuple[Lease | None, int]:
+                def claim() -> tuple[Claim | None, int]:
                     with database.engine.begin() as connection:
                         claimed = claims.claim(connection, lease.run_id, "other", later, later)
                         return claimed, event_log.last_event(connection, lease.run_id)

@@ -12,12 +12,13 @@ import httpx
 import psycopg
 import pytest
 from psycopg import sql
+from sqlalchemy import text
 
-from holdfast.storage.schema.migrate import HEAD, migrate, version_of
+from holdfast.storage.schema.migrate import HEAD, VERSION_TABLE, migrate
 from holdfast.storage.schema.record_tables import metadata
 from holdfast.storage.sql.database import make_engine
 from holdfast.testing.postgres import PostgresServer
-from holdfast.testing.server import ServerProcess
+from holdfast.testing.server import ServerProcess, WorkerProcess
 
 LONG = "/slow 40\n/tokens 60"
 PATIENCE_SECONDS = 30.0
@@ -129,16 +130,32 @@ def dumped_and_restored(url: str, empty: str) -> str:
     return empty
 
 
-def test_a_process_older_than_its_database_leaves_the_schema_alone(
-    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As during an upgrade, when an old process is started once more."""
-    engine = make_engine(empty_database_url)
+def test_a_process_older_than_its_database_does_not_start(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    database = postgres_server.create_database("newer")
+    engine = make_engine(database)
     migrate(engine)
-    monkeypatch.setattr("holdfast.storage.schema.migrate.HEAD", "0000")
-    assert migrate(engine) == (HEAD, HEAD)
-    assert version_of(engine) == HEAD
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
     engine.dispose()
+    with pytest.raises(RuntimeError, match=rf"has migrated the database to 9999, and this one knows {HEAD}"):
+        ServerProcess(database, tmp_path).start()
+
+
+@pytest.mark.parametrize("kind", [ServerProcess, WorkerProcess])
+def test_a_process_does_not_start_while_another_schema_is_in_use_and_does_afterwards(
+    postgres_server: PostgresServer, tmp_path: Path, kind: type[ServerProcess]
+) -> None:
+    """As during an upgrade, when processes of the older version are still there."""
+    database = postgres_server.create_database(f"beside_an_older_{kind.command}")
+    engine = make_engine(database)
+    migrate(engine)
+    engine.dispose()
+    process = kind(database, tmp_path)
+    refused = pytest.raises(RuntimeError, match=r"holdfast: servers or workers .* Stop them all, then start this one\.")
+    with psycopg.connect(database, application_name="holdfast 0001"), refused:
+        process.start()
+    with process:
+        pass
 
 
 def test_a_full_house_answers_429_and_says_when_to_come_back(tmp_path: Path) -> None:

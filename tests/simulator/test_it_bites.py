@@ -94,6 +94,11 @@ def shown_before_stored(patch: Patch) -> None:
     patch.setattr(Journal, "page_stored", later)
 
 
+def pages_are_forgotten_at_a_takeover(patch: Patch) -> None:
+    """The new owner numbers its events after the last checkpoint, not after the last page."""
+    patch.setattr(MemoryStore, "last_event", lambda self, run_id: self.runs[run_id].run.last_event)
+
+
 def requests_have_no_names(patch: Patch) -> None:
     async def always(find: object, accept: Callable[[], Any]) -> Any:
         return await accept()
@@ -138,6 +143,7 @@ def accepted_before_it_is_written(patch: Patch) -> None:
     async def hopeful(deps: Any, actor: Any, conversation_id: str, request: Any) -> Any:
         snapshot = await deps.conversations.load(deps.store, conversation_id)
         run = replace(accepting.new_run(deps, actor, snapshot, request), status="created", queued=True)
+        run = replace(run, turn_id=run.id)
         change = Change(conversation_id, 0, 0, events=(accepting.opening(run),))
         asyncio.get_running_loop().create_task(deps.store.begin(run, None, change))
         return run
@@ -164,10 +170,11 @@ WAYS: list[tuple[Callable[[Patch], None], str, range]] = [
     (no_fence, "promise 5", range(500)),
     (effect_before_intent, "promise 2", range(100)),
     (no_return_on_cancel, "promise 3", range(300)),
-    (zombies_start_tools, "promise 2", range(5000, 9000)),
+    (zombies_start_tools, "promise 2", range(6900, 10_000)),
     (lost_calls_are_run_again, "promise 2", range(1000)),
     (numbers_are_used_twice, "promise 7", range(100)),
     (shown_before_stored, "promise 7", range(4000)),
+    (pages_are_forgotten_at_a_takeover, "promise 7", range(1000)),
     (requests_have_no_names, "promise 4", range(1000)),
     (two_at_a_time, "promise 5", range(300)),
     (last_in_first_out, "promise 8", range(1000)),

@@ -22,9 +22,9 @@ from statements.watching import Sent, Watch, watched
 MESSAGES = 10
 QUIET = {"HOLDFAST_TRACE_RETENTION_DAYS": "0", "HOLDFAST_LEASE_SECONDS": "600"}
 POLLS = {
-    *("runs/outbox.py:_any_due", "records/approval_store.py:_any_due", "runs/claims.py:claim_next"),
-    *("runs/claims.py:_in_fair_order", "runs/retention.py:_drop_events", "runs/retention.py:_drop_keys"),
-    *("runs/traces.py:_drop", "runs/claims.py:free_leases"),
+    *("outbox.py:_any_due", "approval_store.py:_any_due", "claims.py:claim_next", "claims.py:_in_fair_order"),
+    *("claims.py:free_leases", "run_store.py:_cancels_asked", "traces.py:_drop"),
+    *("retention.py:_drop_events", "retention.py:_drop_keys"),
 }
 BEGINS = ("BEGIN", "BEGIN IMMEDIATE")
 ADD = '''
@@ -57,7 +57,7 @@ class Counts:
 
 PLAIN = Counts(statements=14, reads=0, writes=2, pages=54)
 TOOL = Counts(statements=34, reads=0, writes=4, pages=107)  # a turn with one call, hence two steps
-STREAMED_PAGE = 2  # statements
+STREAMED_PAGE = 1  # statements
 
 
 class Talk:
@@ -90,7 +90,7 @@ class Talk:
         """The transactions of `work` that are not polls."""
         first = len(self._watch.sent)
         work()
-        return [one for one in _transactions(self._watch.sent[first:]) if any(s.caller not in POLLS for s in one[1:])]
+        return [one for one in _transactions(self._watch.sent[first:]) if any(map(_is_no_poll, one[1:]))]
 
     def counts_of(self, text: str) -> Counts:
         """The mean over some messages, after one that fills the caches."""
@@ -103,6 +103,10 @@ class Talk:
         writes = sum(one[0].text == "BEGIN IMMEDIATE" for one in done)
         statements = sum(len(one) - 1 for one in done)
         return Counts(statements / MESSAGES, (len(done) - writes) / MESSAGES, writes / MESSAGES, frames / MESSAGES)
+
+
+def _is_no_poll(sent: Sent) -> bool:
+    return sent.caller.rpartition("/")[2] not in POLLS
 
 
 def _transactions(sent: list[Sent]) -> list[list[Sent]]:

@@ -62,7 +62,7 @@ def waiting(connection: Connection, org: str, number: int, conversation: int | N
 
 
 def claimed(connection: Connection, most: int, now: datetime = NOW) -> list[str]:
-    return [lease.run_id for lease in claim_next(connection, "me", now, now + timedelta(seconds=10), most)]
+    return [claim.run.id for claim in claim_next(connection, "me", now, now + timedelta(seconds=10), most)]
 
 
 def test_organisations_are_served_in_turn_however_much_one_of_them_sends(connection: Connection) -> None:
@@ -98,11 +98,11 @@ def test_only_the_first_queued_run_is_claimed_and_only_when_its_conversation_is_
 
 def test_a_released_run_and_one_of_a_dead_owner_can_be_claimed_at_once(connection: Connection) -> None:
     run_id = waiting(connection, US, 1)
-    (lease,) = claim_next(connection, "me", NOW, LATER, 1)
-    release(connection, lease)
+    (first,) = claim_next(connection, "me", NOW, LATER, 1)
+    release(connection, first.lease)
     (again,) = claim_next(connection, "you", NOW, LATER, 1)
-    assert again.epoch == lease.epoch + 1
-    release(connection, lease)  # too late: another owner has the lease
+    assert again.lease.epoch == first.lease.epoch + 1
+    release(connection, first.lease)  # too late: another owner has the lease
     assert claimed(connection, 1) == []
     free_leases(connection, ["you"])
     assert claimed(connection, 1) == [run_id]

@@ -8,9 +8,19 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Engine, inspect, text
 
-from holdfast.storage.schema.migrate import BREAKING, HEAD, OlderProcessRuns, migrate, version_of
+from holdfast.storage.schema.migrate import (
+    BREAKING,
+    HEAD,
+    VERSION_TABLE,
+    NewerDatabase,
+    OlderProcessRuns,
+    OtherVersionRuns,
+    migrate,
+    refuse_beside_others,
+    version_of,
+)
 from holdfast.storage.schema.record_tables import metadata
 from holdfast.storage.sql.database import make_engine
 from holdfast.testing.postgres import PostgresServer
@@ -20,7 +30,7 @@ def test_the_migrations_are_equal_to_the_tables(empty_database_url: str) -> None
     engine = make_engine(empty_database_url)
     migrate(engine)
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
     engine.dispose()
 
@@ -70,6 +80,45 @@ def test_a_breaking_migration_is_refused_while_an_older_process_is_connected(
     assert tables_of(engine) == before
     with make_engine(url).connect():  # one of this version does not matter
         assert migrate(engine) == (f"{int(oldest) - 1:04}", HEAD)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("other", ["holdfast 0012", "holdfast 0999"])
+def test_a_process_does_not_start_beside_one_of_another_schema(postgres_url: str, other: str) -> None:
+    engine = make_engine(postgres_url)
+    migrate(engine)
+    with psycopg.connect(postgres_url, application_name=other) as connection:
+        connection.execute("SELECT 1")
+        with pytest.raises(
+            OtherVersionRuns, match=r"hold 1 connections to the database.* Stop them all, then start this"
+        ):
+            refuse_beside_others(engine)
+    with make_engine(postgres_url).connect(), psycopg.connect(postgres_url, application_name="psql"):
+        refuse_beside_others(engine)
+    engine.dispose()
+
+
+def test_a_process_does_not_start_on_a_database_that_a_newer_version_has_migrated(empty_database_url: str) -> None:
+    engine = make_engine(empty_database_url)
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    for start in (refuse_beside_others, migrate):
+        with pytest.raises(NewerDatabase, match=rf"migrated the database to 9999, and this one knows {HEAD}"):
+            start(engine)
+    engine.dispose()
+
+
+def test_a_version_that_does_not_look_for_newer_ones_finds_no_database_that_it_could_use(
+    empty_database_url: str,
+) -> None:
+    """Versions before 0019 take a database without `alembic_version` for an empty one, and fail to make its tables."""
+    engine = make_engine(empty_database_url)
+    migrate(engine, "0012")
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {VERSION_TABLE} RENAME TO alembic_version"))  # as they left it
+    assert migrate(engine) == ("0012", HEAD)
+    assert "alembic_version" not in inspect(engine).get_table_names()
     engine.dispose()
 
 

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import Connection, insert, select, update
 
 from holdfast.ports.stores.approval_store import Due
-from holdfast.ports.stores.run_store import Snapshot
+from holdfast.ports.stores.run_store import Snapshot, Takeover
 from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.conversation_store import insert_conversation
 from holdfast.storage.runs.agent_revision import raise_of_agents
@@ -86,6 +86,8 @@ def comparable(result: Any) -> Any:
             kept = tuple(replace(allowance, id="") for allowance in result.allowances)
             blocks_now = tuple(replace(block, updated_at=block.created_at) for block in result.blocks)
             return replace(result, allowances=kept, blocks=blocks_now)
+        case Takeover():
+            return replace(result, snapshot=comparable(result.snapshot))
         case Due():
             return replace(result, approval_id="")
         case list() | tuple():

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import Connection, delete, func, insert, select, text
 from sqlalchemy.exc import OperationalError
@@ -79,6 +80,22 @@ async def test_when_sqlite_rolls_back_the_whole_transaction_every_job_of_the_bat
     await database.write(keep(4))
     kept = await database.read(lambda connection: list(connection.execute(text("SELECT n FROM kept")).scalars()))
     assert kept == [4]
+    database.close()
+
+
+async def test_connections_that_postgres_closed_while_they_were_idle_fail_nothing(postgres_url: str) -> None:
+    """As after a restart of Postgres. Each transaction gets a new connection instead, and no caller notices."""
+    database = Database(postgres_url, connections=4)
+    slowly = text("SELECT pg_sleep(0.05)")
+    await asyncio.gather(*(database.read(lambda c: c.execute(slowly).all()) for _ in range(4)))
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        closed = admin.execute(f"SELECT pg_terminate_backend(pid, 10000) {others}").fetchall()
+    assert closed == [(True,)] * 4
+    one = text("SELECT 1")
+    read = asyncio.gather(*(database.read(lambda c: c.execute(one).scalar()) for _ in range(4)))
+    written = asyncio.gather(*(database.write(lambda c: c.execute(one).scalar()) for _ in range(4)))
+    assert await read == await written == [1] * 4
     database.close()
 
 

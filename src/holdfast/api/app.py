@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 
 from fastapi import FastAPI, Request
-from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
-from starlette.responses import HTMLResponse
 from starlette.types import ASGIApp
 
 from holdfast import __version__
 from holdfast.api import errors
+from holdfast.api.docs_page import docs_routes
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.api.middleware import AccessMiddleware, BodyTooLarge
 from holdfast.api.routes import (
@@ -72,25 +71,31 @@ def make_app(lifespan: Lifespan | None) -> FastAPI:
     app.router.routes.extend(agents.internal_router.routes)
     # A plain function, so that FastAPI calls it on a thread: it builds every lazy route, which takes some 100 ms.
     app.add_api_route(OPENAPI, lambda: JsonResponse(app.openapi()), methods=["GET"], include_in_schema=False)
-    app.add_api_route("/docs", _docs_page, methods=["GET"], include_in_schema=False)
-    app.add_api_route("/redoc", _redoc_page, methods=["GET"], include_in_schema=False)
+    app.router.routes.extend(docs_routes.ROUTES)
     return app
-
-
-async def _docs_page() -> HTMLResponse:
-    return get_swagger_ui_html(openapi_url=OPENAPI, title="Holdfast")
-
-
-async def _redoc_page() -> HTMLResponse:
-    return get_redoc_html(openapi_url=OPENAPI, title="Holdfast")
 
 
 async def _body_too_large(request: Request, error: Exception) -> JsonResponse:
     return JsonResponse({"detail": "The body is too large."}, 413)
 
 
-def with_access_control(app: ASGIApp, *, actor: Actor, password: str | None, max_body_bytes: int, host: str) -> ASGIApp:
-    return AccessMiddleware(app, actor=actor, password=password, max_body_bytes=max_body_bytes, host=host)
+def with_access_control(
+    app: ASGIApp,
+    *,
+    actor: Actor,
+    password: str | None,
+    max_body_bytes: int,
+    host: str,
+    cors_origins: Iterable[str] = (),
+) -> ASGIApp:
+    return AccessMiddleware(
+        app,
+        actor=actor,
+        password=password,
+        max_body_bytes=max_body_bytes,
+        host=host,
+        cors_origins=frozenset(cors_origins),
+    )
 
 
 def install_services(app: FastAPI, services: Services) -> None:

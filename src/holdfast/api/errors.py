@@ -2,7 +2,7 @@
 
 The body is `{"detail": …}`. The detail is a string nearly everywhere; for a pending approval on the agent's route it is
 an object. Failures of a model have `{"error": {"type", "message", "detail"}}` instead. Validation errors are a 422
-whose detail is the list of errors as one string.
+(`api.validation_errors`).
 
 The official clients retry a 409, a 429 and a 5xx on their own. Where a retry cannot help, or would do the work twice,
 the response has `x-should-retry: false`.
@@ -11,9 +11,7 @@ the response has `x-should-retry: false`.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from holdfast.api.http.json_response import JsonResponse
-from holdfast.api.http.limits import MAX_ERROR_CHARS, MAX_ERRORS_SHOWN
+from holdfast.api.unknown_paths import method_not_allowed, not_found, unsupported_endpoint
+from holdfast.api.validation_errors import validation_response
 from holdfast.core.errors import (
     AskedWrongly,
     Conflict,
@@ -109,36 +108,21 @@ def model_error_response(
     return JsonResponse(body, MODEL_STATUSES.get(kind, 500), headers)
 
 
-_UUID_PATTERN = re.compile(r"\^(?P<prefix>[a-z_-]+)-\[0-9a-f\]\{8\}")
-
-
 async def _invalid_request(request: Request, error: Exception) -> JsonResponse:
-    """A 422 with the first validation errors as text, and an example if an id in the path has the wrong form.
-
-    The input itself is left out of the response: it may be large, and it may be a secret."""
     assert isinstance(error, RequestValidationError)
-    details: list[Any] = []
-    examples: list[str] = []
-    for one in error.errors()[:MAX_ERRORS_SHOWN]:
-        shown = {key: value for key, value in one.items() if key in ("type", "loc", "msg")}
-        shown["loc"] = tuple(_shortened(part) for part in shown["loc"])
-        shown["msg"] = _shortened(shown["msg"])
-        if found := _UUID_PATTERN.search(str(one.get("ctx", {}).get("pattern", ""))):
-            prefix = found["prefix"]
-            shown["msg"] = f"String should match pattern '{prefix}-{{uuid4}}'"
-            examples.append(f"{prefix}-123e4567-e89b-42d3-8456-426614174000")
-        details.append(shown)
-    body: dict[str, Any] = {"trace_id": "", "detail": str(details)}
-    return JsonResponse(body | {"examples": examples} if examples else body, 422)
-
-
-def _shortened(part: Any) -> Any:
-    """Part of a validation error that may quote the request, cut to `MAX_ERROR_CHARS`."""
-    return f"{part[:MAX_ERROR_CHARS]}…" if isinstance(part, str) and len(part) > MAX_ERROR_CHARS else part
+    # A name, as in /v1/messages/batches, looks like a wrong id to the route of /v1/messages/{message_id}.
+    is_wrong_id = any(one["loc"][0] == "path" for one in error.errors())
+    if is_wrong_id and (unsupported := unsupported_endpoint(request)) is not None:
+        return unsupported
+    return validation_response(error)
 
 
 async def _http_error(request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, HTTPException)
+    if error.status_code == 404 and "endpoint" not in request.scope:  # the router's own: no route matched
+        return not_found(request)
+    if error.status_code == 405:
+        return method_not_allowed(request)
     return JsonResponse({"detail": error.detail}, error.status_code, error.headers)
 
 

@@ -1,4 +1,4 @@
-"""ASGI middleware in front of every route: authentication, cross-origin protection, body size, path normalization.
+"""ASGI middleware in front of every route: authentication, cross-origin rules, body size, HEAD, path normalization.
 
 It is plain ASGI, so that a request without a credential is rejected before its body is read. The acting user comes
 from the credential alone. The old `user_id` header is ignored: there is one user, and the best-known MCP server sends
@@ -10,8 +10,11 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.api.http.cross_origin import ADVICE, CrossOrigin, is_preflight, with_headers
+from holdfast.api.http.head_requests import answer_head
 from holdfast.api.http.json_response import JsonResponse
 from holdfast.core.records import Actor
 
@@ -21,16 +24,25 @@ LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class AccessMiddleware:
-    """Without a password, only programs on this machine and pages of this server may send requests."""
+    """Without a password, only programs on this machine, pages of this server and pages of the origins in the settings
+    may send requests."""
 
     def __init__(
-        self, app: ASGIApp, *, actor: Actor, password: str | None, max_body_bytes: int, host: str = "127.0.0.1"
+        self,
+        app: ASGIApp,
+        *,
+        actor: Actor,
+        password: str | None,
+        max_body_bytes: int,
+        host: str = "127.0.0.1",
+        cors_origins: frozenset[str] = frozenset(),
     ) -> None:
         self._app = app
         self._actor = actor
         self._password = password
         self._max_body_bytes = max_body_bytes
         self._hosts = LOCAL_HOSTS | {host}
+        self._cross_origin = CrossOrigin(cors_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -38,12 +50,29 @@ class AccessMiddleware:
             return
         scope["path"] = _normalized_path(scope["path"])
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-        rejection = self._rejection(scope["path"], headers)
-        if rejection is not None:
-            await rejection(scope, receive, send)
+        if "origin" in headers and (shown := self._cross_origin.headers_for(headers["origin"])):
+            send = with_headers(send, shown)
+        response = self._early_response(scope, headers)
+        if response is not None:
+            await response(scope, receive, send)
             return
         scope.setdefault("state", {})["actor"] = self._actor
-        await self._app(scope, _limited(receive, self._max_body_bytes), send)
+        limited = _limited(receive, self._max_body_bytes)
+        if scope["method"] == "HEAD":
+            await answer_head(self._app, scope, limited, send)
+        else:
+            await self._app(scope, limited, send)
+
+    def _early_response(self, scope: Scope, headers: dict[str, str]) -> Response | None:
+        """The response to a request that no route sees: it is rejected, or it is a preflight. A preflight needs no
+        password, because a browser cannot send one with it."""
+        if is_preflight(scope["method"], headers):
+            if why := self._foreign_host(headers) if self._password is None else None:
+                return JsonResponse({"detail": why}, 403)
+            if not self._cross_origin.allows(headers["origin"]):
+                return JsonResponse({"detail": _refused_page(headers["origin"])}, 403)
+            return self._cross_origin.preflight_response(headers)
+        return self._rejection(scope["path"], headers)
 
     def _rejection(self, path: str, headers: dict[str, str]) -> JsonResponse | None:
         if self._password is None:
@@ -58,21 +87,29 @@ class AccessMiddleware:
             return JsonResponse({"detail": f"The body may have at most {self._max_body_bytes} bytes."}, 413)
         return None
 
+    def _foreign_host(self, headers: dict[str, str]) -> str | None:
+        """Why a request is rejected when there is no password and it was sent to another name, or None: a page whose
+        own name leads to this machine would be of the same origin."""
+        if _name_of(headers.get("host", "")) not in self._hosts:
+            return "This server answers only to its own name. Set HOLDFAST_PASSWORD to serve under another one."
+        return None
+
     def _foreign_origin(self, headers: dict[str, str]) -> str | None:
         """Why a request is rejected when there is no password, or None.
 
-        Only programs on this machine and pages that this server sent are allowed. Pages of other origins are rejected,
-        also those of other servers on this machine: a browser names the page's origin in `Origin` and its relation to
-        this server in `Sec-Fetch-Site`. Older browsers send neither header with some requests, but those requests
-        cannot have a body of type application/json, which `_rejection` requires."""
-        host = headers.get("host", "")
-        if _name_of(host) not in self._hosts:
-            return "This server answers only to its own name. Set HOLDFAST_PASSWORD to serve under another one."
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
-            return f"Requests from the web page {origin} are refused. Set HOLDFAST_PASSWORD to let pages ask."
+        Only programs on this machine, pages that this server sent and pages of the origins in the settings are allowed.
+        Pages of other origins are rejected, also those of other servers on this machine: a browser names the page's
+        origin in `Origin` and its relation to this server in `Sec-Fetch-Site`. Older browsers send neither header with
+        some requests, but those requests cannot have a body of type application/json, which `_rejection` requires."""
+        if why := self._foreign_host(headers):
+            return why
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        if origin is not None and self._cross_origin.allows(origin):
+            return None
+        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
+            return _refused_page(origin)
         if headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):
-            return "Requests from web pages of other origins are refused. Set HOLDFAST_PASSWORD to let pages ask."
+            return f"A web page of another origin sent this request without naming its origin. Use fetch, and {ADVICE}"
         return None
 
     def _is_authorized(self, headers: dict[str, str]) -> bool:
@@ -81,6 +118,12 @@ class AccessMiddleware:
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
         bare = headers.get("x-bare-password", "").removeprefix("password ")
         return any(_equal(text, self._password) for text in (bearer, bare))
+
+
+def _refused_page(origin: str) -> str:
+    if origin == "null":
+        return "Requests from web pages without an origin, such as local files, are refused. Serve the page over HTTP."
+    return f"Requests from web pages of the origin {origin} are refused; {ADVICE}"
 
 
 def _equal(header: str, password: str) -> bool:

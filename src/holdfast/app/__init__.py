@@ -58,7 +58,7 @@ from holdfast.storage.records.provider_store import SqlProviders
 from holdfast.storage.runs.queue_limits import QueueLimits
 from holdfast.storage.runs.retry_detection import SqlRetryDetection
 from holdfast.storage.runs.run_store import SqlRunStore
-from holdfast.storage.schema.migrate import OlderProcessRuns, migrate
+from holdfast.storage.schema.migrate import VersionConflict, migrate, refuse_beside_others
 from holdfast.storage.sql.database import Database
 
 
@@ -100,7 +100,7 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
         traces.open()
         stack.push_async_callback(traces.close)
         liveness = stack.enter_context(ProcessLiveness(settings.data_dir / "processes"))
-        bus = await _open_bus(settings, database, stack)
+        bus = await _open_bus(settings, database, liveness.owner, stack)
         retries = SqlRetryDetection(database, clock, liveness.owner, liveness.died)
         approval_feed = ApprovalFeed(SqlApprovals(database, clock), bus)
         deps = Dependencies(
@@ -144,12 +144,13 @@ async def opened(settings: Settings, clock: Clock | None = None) -> AsyncIterato
 
 def _migrate(database: Database) -> None:
     try:
+        refuse_beside_others(database.engine)
         migrate(database.engine)
-    except OlderProcessRuns as error:
+    except VersionConflict as error:
         raise CannotStart(str(error)) from error
 
 
-async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStack) -> Bus:
+async def _open_bus(settings: Settings, database: Database, owner: str, stack: AsyncExitStack) -> Bus:
     """The bus by which processes on the same database wake each other."""
     bus: Bus = SingleProcessBus()
     if settings.redis_url is not None:
@@ -160,7 +161,7 @@ async def _open_bus(settings: Settings, database: Database, stack: AsyncExitStac
         from holdfast.bus.postgres import PostgresBus
 
         bus = PostgresBus(settings.database_url)
-    await bus.open()
+    await bus.open(owner)
     stack.push_async_callback(bus.close)
     return bus
 
@@ -249,4 +250,5 @@ def _with_access_control(app: ASGIApp, settings: Settings) -> ASGIApp:
         password=settings.password,
         max_body_bytes=settings.max_body_bytes,
         host=settings.host,
+        cors_origins=settings.cors_origins or (),
     )

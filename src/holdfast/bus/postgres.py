@@ -1,20 +1,25 @@
 """A bus that sends hints by Postgres LISTEN and NOTIFY, on two connections of its own.
 
-Hints are sent after the commit, many at a time. NOTIFY inside a checkpoint's transaction would serialize all commits of
-the database, because Postgres holds one global lock for it until the commit is done. LISTEN needs a session of its own:
-behind a connection pooler that shares sessions, hints are lost and processes find work by polling.
+Hints are sent after the commit, many at a time, and without waiting for the disk: a lost hint costs only time. NOTIFY
+inside a checkpoint's transaction would serialize all commits of the database, because Postgres holds one global lock
+for it until the commit is done. LISTEN needs a session of its own: behind a connection pooler that shares sessions,
+hints are lost and processes find work by polling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
 from sqlalchemy.engine import make_url
 
-from holdfast.bus.base import CHANNEL, BusBase
+from holdfast.bus.base import CHANNEL, BusBase, Message, channel_of
 
+_NOTIFY = """
+    SELECT set_config('synchronous_commit', 'off', true), count(pg_notify(channel, message))
+    FROM unnest(%s::text[], %s::text[]) AS sent (channel, message)
+"""
 HEALTH_CHECK_SECONDS = 20.0
 _OPTIONS: dict[str, Any] = {
     "application_name": "holdfast bus",
@@ -36,19 +41,21 @@ class PostgresBus(BusBase):
         self._connections = [c for c in self._connections if not c.closed] + [connection]
         return connection
 
-    async def _open_sender(self) -> Callable[[str], Awaitable[None]]:
+    async def _open_sender(self) -> Callable[[Sequence[Message]], Awaitable[None]]:
         connection = await self._connect()
 
-        async def send(text: str) -> None:
-            await connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, text))
+        async def send(messages: Sequence[Message]) -> None:
+            channels, texts = zip(*messages, strict=True)
+            await connection.execute(_NOTIFY, (list(channels), list(texts)))
 
         return send
 
     async def _listen(self, connected: Callable[[], None]) -> None:
         connection = await self._connect()
-        await connection.execute(f"LISTEN {CHANNEL}")
+        for channel in (CHANNEL, channel_of(self._name)):
+            await connection.execute(f"LISTEN {channel}")
         connected()
-        self._hint_to_poll()
+        self._connected()
         while True:
             async for notification in connection.notifies(timeout=HEALTH_CHECK_SECONDS):
                 self._receive(notification.payload)

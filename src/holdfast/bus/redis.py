@@ -5,11 +5,11 @@ Redis stores nothing for Holdfast: if it is lost, hints are lost and processes f
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from redis.asyncio import Redis
 
-from holdfast.bus.base import CHANNEL, BusBase
+from holdfast.bus.base import CHANNEL, BusBase, Message, channel_of
 
 HEALTH_CHECK_SECONDS = 20.0
 
@@ -21,17 +21,20 @@ class RedisBus(BusBase):
         super().__init__()
         self._redis = Redis.from_url(url, decode_responses=True, health_check_interval=HEALTH_CHECK_SECONDS)
 
-    async def _open_sender(self) -> Callable[[str], Awaitable[None]]:
-        async def send(text: str) -> None:
-            await self._redis.publish(CHANNEL, text)
+    async def _open_sender(self) -> Callable[[Sequence[Message]], Awaitable[None]]:
+        async def send(messages: Sequence[Message]) -> None:
+            async with self._redis.pipeline(transaction=False) as together:
+                for channel, text in messages:
+                    together.publish(channel, text)
+                await together.execute()
 
         return send
 
     async def _listen(self, connected: Callable[[], None]) -> None:
         async with self._redis.pubsub(ignore_subscribe_messages=True) as subscription:
-            await subscription.subscribe(CHANNEL)
+            await subscription.subscribe(CHANNEL, channel_of(self._name))
             connected()
-            self._hint_to_poll()
+            self._connected()
             while True:
                 message = await subscription.get_message(timeout=HEALTH_CHECK_SECONDS)
                 if message is not None:

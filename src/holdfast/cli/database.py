@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from holdfast.app.private_files import FILE_MODE, CannotStart, close_database_to_others
 from holdfast.cli.failures import DATABASE_ERRORS, database_error_text, fail
 from holdfast.settings import Settings
-from holdfast.storage.schema.migrate import OlderProcessRuns, migrate
+from holdfast.storage.schema.migrate import VersionConflict, migrate
 from holdfast.storage.sql.database import make_engine
 
 
@@ -24,7 +24,7 @@ def migrate_database(settings: Settings) -> int:
     engine = make_engine(settings.database_url)
     try:
         before, now = migrate(engine)
-    except OlderProcessRuns as error:
+    except VersionConflict as error:
         return fail(str(error))
     except DATABASE_ERRORS as error:
         return fail(f"nothing was migrated: {database_error_text(settings, error)}")

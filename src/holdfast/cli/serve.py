@@ -23,6 +23,7 @@ from holdfast.providers import factory
 from holdfast.settings import Settings
 
 OPEN_FILES = 65_536
+YOUNG_OBJECTS = 10_000  # made and not yet freed, after which the garbage collector looks at them
 
 
 def serve(settings: Settings) -> int:
@@ -81,11 +82,21 @@ async def _serve(settings: Settings) -> int:
             http=limited_by(_connection_limits(settings)),
             timeout_graceful_shutdown=max(1, round(settings.shutdown_seconds)),
         )
-        gc.freeze()  # objects made at start live as long as the process, so the collector need not scan them again
+        collect_garbage()
         logging.getLogger("uvicorn.error").addFilter(NoCancelledErrors())
         server = HoldfastServer(config, settings, holdfast.engine.drain)
         await server.serve()
         return 0 if server.started else 1
+
+
+def collect_garbage() -> None:
+    """Switch the garbage collector on, but not for objects made until now: they live as long as the process.
+
+    A young collection after every 700 new objects took two percent of the CPU under load, to find that what is new are
+    cached conversations."""
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
+    gc.enable()
 
 
 class NoCancelledErrors(logging.Filter):

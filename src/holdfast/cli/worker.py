@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 from holdfast.app import opened
-from holdfast.cli.serve import run_process
+from holdfast.cli.serve import collect_garbage, run_process
 from holdfast.settings import Settings
 
 
@@ -32,6 +32,7 @@ async def _work(settings: Settings) -> int:
     for shutdown_signal in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(shutdown_signal, stop.set)
     async with opened(settings):
+        collect_garbage()
         print(f"Holdfast worker is ready, for up to {settings.most_runs} runs at once.", flush=True)
         await stop.wait()
     return 0

@@ -36,6 +36,7 @@ from holdfast.core.conversation.messages import (
     ToolResult,
     UserBody,
 )
+from holdfast.core.conversation.repeated_messages import KEEP_ALIVE, read_once
 from holdfast.core.errors import Invalid, PendingApproval
 from holdfast.core.lifecycle import StopReason
 from holdfast.core.state import (
@@ -56,12 +57,7 @@ from holdfast.core.state import (
     ToolSettled,
     UserSpoke,
 )
-from holdfast.core.tools.tool_rules import still_required
 
-NUDGE = "[This is an automated system message hidden from the user] "
-KEEP_ALIVE = (
-    "<system-alert>Automated keep-alive ping. Ignore this message and continue from where you stopped.</system-alert>"
-)
 INTERRUPTED = "The user cancelled the request, so the tool call was denied."
 
 
@@ -106,7 +102,12 @@ def _decide(state: State, happened: Happened) -> Decision:
 def _user_spoke(state: State, messages: tuple[Draft, ...]) -> Decision:
     if waiting := state.waiting:
         raise PendingApproval(waiting[0].request_id or "")
-    return step_calls.ask_model(state, messages)
+    return step_calls.ask_model(state, _not_read_yet(state, messages))
+
+
+def _not_read_yet(state: State, messages: tuple[Draft, ...]) -> tuple[Draft, ...]:
+    # A model cannot be called with its own interrupted reply as the newest message.
+    return read_once(state.unanswered, messages, needs_new=state.ends_interrupted)
 
 
 def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
@@ -114,7 +115,7 @@ def _decisions_given(state: State, given: DecisionsGiven) -> Decision:
     call: it only calls the model again."""
     if not state.waiting and not given.partial and answers.is_repeat(state, given.answers):
         again = given.follow_ups or (Draft(UserBody((Text(KEEP_ALIVE),))),)
-        return step_calls.ask_model(state, again)
+        return step_calls.ask_model(state, _not_read_yet(state, again))
     answered = answers.apply(state, given)
     response = Draft(ApprovalResponseBody(answered.answers), step_id=answered.step_id)
     changed = tuple(new for old, new in zip(state.calls, answered.calls, strict=True) if old is not new)
@@ -136,6 +137,9 @@ def _model_replied(state: State, happened: ModelReplied) -> Decision:
     written = reply.calls if state.config.parallel_calls else reply.calls[:1]
     if not written:
         return _text_only(state, happened)
+    if (fault := step_calls.fault_of_filled_in(state, written)) is not None:
+        said = Draft(AssistantBody(reply.parts, written), happened.message_id, happened.step_id)
+        return step_calls.refuse_all(state, said, written, fault)
     asked = step_calls.with_final_arguments(state, written)
     calls, audit_entries = step_calls.judge_calls(state.config, asked, happened)
     state = replace(state, calls=calls)
@@ -159,11 +163,8 @@ def _text_only(state: State, happened: ModelReplied) -> Decision:
     said: tuple[Draft, ...] = ()
     if reply.parts:
         said = (Draft(AssistantBody(reply.parts), happened.message_id, happened.step_id),)
-    required = still_required(state.config.rules, tuple(state.config.tools), state.called, state.last_result)
-    if required and state.steps < state.config.max_steps:
-        text = f"{NUDGE}ToolRuleViolated: You must call {', '.join(required)} at least once to exit the loop."
-        nudge = Draft(UserBody((Text(text),)), step_id=happened.step_id)
-        return step_calls.ask_model(state, (*said, nudge))
+    if step_calls.still_required_of(state):
+        return step_calls.ask_for_required(state, said, happened.step_id)
     return Decision(state, said, stop="max_tokens_exceeded" if reply.finish == "length" else "end_turn")
 
 

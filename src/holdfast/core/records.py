@@ -71,7 +71,9 @@ class Tool(Stamp):
     npm_requirements: tuple[Json, ...] | None = None
     metadata: Json | None = None
     project_id: str | None = None
-    on_unknown: OnUnknown = "ask"
+    # None: not set, see `core.step_calls.on_unknown_of`. The default is "ask" all the same: in rows of versions where
+    # every tool had it, the value is left out, whether it was set or not.
+    on_unknown: OnUnknown | None = "ask"
     approval_expiry: Json | None = None
     mcp: Json | None = None  # which server offers it: server_id, tool_name there, and the server's revision
 
@@ -264,6 +266,10 @@ class Run:
     cancel_asked_by: str | None = None
     cancel_reason: str | None = None
     cancel_rollback: bool = False
+    accepted_by: str | None = None  # the process that accepted it, for others to drive
+    # The version of the conversation with this run's input, if the input was written when the run was accepted for
+    # others. The run is then claimed as running.
+    input_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

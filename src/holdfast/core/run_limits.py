@@ -57,7 +57,8 @@ def _with_new_tokens(decision: Decision) -> State:
     state = decision.state
     if not decision.messages:
         return state
-    new = token_estimate.of_bodies((draft.body for draft in decision.messages), state.config.limits.return_chars)
+    read = (draft.body for draft in decision.messages if draft.in_context)
+    new = token_estimate.of_bodies(read, state.config.limits.return_chars)
     return replace(state, context_tokens=state.context_tokens + new)
 
 

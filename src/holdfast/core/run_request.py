@@ -20,8 +20,9 @@ class RunRequest:
 
     `answers` are decisions on waiting calls, `messages` are new messages of the user; together with answers the
     messages are follow-ups, which the model reads after the results. `keys` are the request's idempotency keys, and
-    `body_digest` tells whether another request with the same key is a retry of this one. `waiter` is the process to
-    which the client is connected, if the client waits for the end of the run.
+    `body_digest` tells whether another request with the same key is a retry of this one. `otids` are keys by which the
+    run can be found, but that do not make another request with them a retry: of several runs the newest is found.
+    `waiter` is the process to which the client is connected, if the client waits for the end of the run.
     """
 
     messages: tuple[Draft, ...] = ()
@@ -43,6 +44,7 @@ class RunRequest:
     allow: Mapping[str, str | None] = field(default_factory=dict)  # tool -> digest of arguments, or None for any
     config: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    otids: tuple[str, ...] = ()
     body_digest: str = ""
     waiter: str | None = None
 
@@ -64,6 +66,8 @@ class RunRequest:
 
 def _written(value: Any) -> Any:
     """A field's value as JSON. Most are JSON already; tuples hold messages, answers, tool specs or plain texts."""
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, tuple):
         return [_written(item) for item in value]
     if isinstance(value, ToolSpec):
@@ -86,4 +90,5 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "client_tools": lambda tools: tuple(ToolSpec(**known_to(ToolSpec, tool)) for tool in tools),
     "include_types": _texts,
     "keys": lambda keys: tuple(keys or ()),
+    "otids": lambda otids: tuple(otids or ()),
 }

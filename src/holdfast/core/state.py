@@ -19,7 +19,7 @@ from typing import Any, Literal
 from holdfast.core.approvals.approval_gate import Allowance, depends_on_arguments
 from holdfast.core.approvals.policies import Policy
 from holdfast.core.budget import NO_LIMITS, Budget, Price, Spent
-from holdfast.core.conversation.messages import Answer, Draft, Part, ToolCall, ToolResult
+from holdfast.core.conversation.messages import Answer, Draft, Part, ToolCall, ToolResult, UserBody
 from holdfast.core.errors import ModelErrorKind
 from holdfast.core.lifecycle import OPEN_CALLS, WAITING_CALLS, CallStatus, StopReason
 from holdfast.core.model import UNUSED, Reply, ToolSpec, Usage
@@ -50,7 +50,7 @@ class AgentTool:
     name: str
     spec: ToolSpec
     parallel: bool = False
-    on_unknown: OnUnknown = "ask"
+    on_unknown: OnUnknown | None = None  # None: by what the agent requires, see `core.step_calls.on_unknown_of`
     digest: str = ""  # an approval is valid only for this digest, see `core.approvals.binding`
     expiry: Expiry | None = None
 
@@ -138,7 +138,8 @@ class State:
     `calls` are the calls of the current step: those whose results are not yet in a message. `called` are the names
     of the tools that ran in this turn, oldest first. `answered` holds the call ids of the newest tool returns in
     the context, so that an answer that is sent twice is recognised. `follow_ups` are messages that were sent with
-    answers; the model reads them after the results.
+    answers; the model reads them after the results. `unanswered` are the user's messages of the turns at the end of the
+    context that failed or were cancelled; `ends_interrupted` says that the context ends with an interrupted reply.
 
     `context_tokens` is about the size of the context: the vendor's count of the last prompt plus an estimate of what
     was added since. `compactions` counts the compactions since the last reply; `compacted_to` is the context's size
@@ -161,6 +162,8 @@ class State:
     rounds: int = 0
     follow_ups: tuple[Draft, ...] = ()
     answered: tuple[frozenset[str], ...] = ()
+    unanswered: tuple[UserBody, ...] = ()
+    ends_interrupted: bool = False
 
     @property
     def waiting(self) -> tuple[Call, ...]:
@@ -383,3 +386,8 @@ class Decision:
     audit_entries: tuple[AuditEntry, ...] = ()
     rollback: bool = False  # remove the turn's messages from the context
     spent: Spent | None = None  # the limit that made the run stop
+
+    @property
+    def only_calls_model(self) -> bool:
+        """Whether nothing follows but a call of the model, which any process may make, and make again."""
+        return self.stop is None and not self.calls and all(isinstance(each, CallModel) for each in self.effects)

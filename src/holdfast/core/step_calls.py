@@ -16,14 +16,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.core import run_limits
+from holdfast.core import budget, run_limits
 from holdfast.core.approvals.answers import OUTCOME_UNKNOWN, changed_since_asked
-from holdfast.core.approvals.approval_gate import Verdict, judge_call
+from holdfast.core.approvals.approval_gate import Verdict, has_policy, judge_call
 from holdfast.core.approvals.binding import void_text
-from holdfast.core.conversation.messages import Draft, Text, ToolCall, ToolResult, ToolReturnsBody, plain_text
-from holdfast.core.state import AuditEntry, Call, CallModel, Decision, ModelReplied, RunConfig, RunTools, State
-from holdfast.core.tools.call_arguments import as_the_tool_gets_them, merge_arguments
-from holdfast.core.tools.tool_rules import is_terminal, must_call_a_tool, offered
+from holdfast.core.conversation.messages import (
+    Draft,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolReturnsBody,
+    UserBody,
+    plain_text,
+)
+from holdfast.core.conversation.repeated_messages import NUDGE
+from holdfast.core.errors import TellTheModel
+from holdfast.core.state import (
+    AuditEntry,
+    Call,
+    CallModel,
+    Decision,
+    ModelReplied,
+    OnUnknown,
+    RunConfig,
+    RunTools,
+    State,
+)
+from holdfast.core.tools.call_arguments import as_the_tool_gets_them, check_filled, merge_arguments
+from holdfast.core.tools.tool_rules import is_terminal, must_call_a_tool, needs_approval, offered, still_required
 
 
 def ask_model(state: State, messages: Sequence[Draft] = ()) -> Decision:
@@ -48,6 +68,25 @@ def _final(state: State, call: ToolCall) -> ToolCall:
     if tool is not None:
         text = as_the_tool_gets_them(text, tool.spec.parameters)
     return call if text == call.arguments else replace(call, arguments=text)
+
+
+def fault_of_filled_in(state: State, asked: Sequence[ToolCall]) -> str | None:
+    """What is wrong with the arguments that a tool rule fills in; the model cannot correct them."""
+    for call in asked:
+        tool, filled = state.config.tools.get(call.name), state.filled_in(call.name)
+        if tool is not None and filled:
+            try:
+                check_filled(filled, tool.spec.parameters)
+            except TellTheModel as error:
+                return f"Invalid prefilled tool arguments from tool rules: {error}"
+    return None
+
+
+def refuse_all(state: State, said: Draft, asked: Sequence[ToolCall], text: str) -> Decision:
+    """Run no call of this reply and stop: no other reply would be better."""
+    step_id = said.step_id or ""
+    calls = tuple(_refused(Call(call, step_id, place, "allowed"), text) for place, call in enumerate(asked))
+    return Decision(state, (said, returns_of(calls)), calls, stop="invalid_tool_call")
 
 
 def judge_calls(
@@ -154,17 +193,34 @@ def _newest_by_id(touched: Sequence[Call], moved: Sequence[Call]) -> tuple[Call,
 
 
 def _return_results(state: State, before: Sequence[Draft], touched: Sequence[Call]) -> Decision:
-    """All calls are settled: store one message with every result and call the model, unless a terminal tool ran."""
+    """All calls are settled: store one message with every result and call the model, unless a terminal tool ran and no
+    tool is required before the turn may end."""
     ran = tuple(call for call in state.calls if call.executed)
     names = tuple(call.call.name for call in ran)
     last = plain_text(ran[-1].result.content) if ran and ran[-1].result else state.last_result
     drafts = (*before, returns_of(state.calls), *state.follow_ups)
     after = replace(state, calls=(), follow_ups=(), called=state.called + names, last_result=last)
     after = run_limits.count_repeats(after, state.calls)
-    if any(is_terminal(state.config.rules, name) for name in names):
-        return Decision(after, drafts, tuple(touched), stop="tool_rule")
-    asked = ask_model(after, drafts)
-    return replace(asked, calls=tuple(touched))
+    if not any(is_terminal(state.config.rules, name) for name in names):
+        return replace(ask_model(after, drafts), calls=tuple(touched))
+    if still_required_of(after):
+        return replace(ask_for_required(after, drafts, state.calls[0].step_id), calls=tuple(touched))
+    return Decision(after, drafts, tuple(touched), stop="tool_rule")
+
+
+def still_required_of(state: State) -> tuple[str, ...]:
+    """The tools that the model has to call before this turn may end."""
+    return still_required(state.config.rules, tuple(state.config.tools), state.called, state.last_result)
+
+
+def ask_for_required(state: State, messages: Sequence[Draft], step_id: str) -> Decision:
+    """Tell the model which tools it has to call before the turn may end. Out of steps it is told nothing: `run_limits`
+    then ends the run with `max_steps`."""
+    if budget.steps_spent(state.steps, state.config.max_steps) is not None:
+        return ask_model(state, messages)
+    names = ", ".join(still_required_of(state))
+    text = f"{NUDGE}ToolRuleViolated: You must call {names} at least once to exit the loop."
+    return ask_model(state, (*messages, Draft(UserBody((Text(text),)), step_id=step_id)))
 
 
 def returns_of(calls: Sequence[Call]) -> Draft:
@@ -184,19 +240,33 @@ def _return_order(call: Call) -> int:
 
 
 def recover_call(config: RunConfig, call: Call, request_id: str) -> Call:
-    """What becomes of a started call whose process is gone. The tool's `on_unknown` policy decides: run it again, ask a
-    person, or tell the model."""
+    """What becomes of a started call whose process is gone: run it again, ask a person, or tell the model."""
     if call.status != "started":
         return call
     tool = config.tools.get(call.call.name)
-    match tool.on_unknown if tool else "tell":
+    match on_unknown_of(config, call):
         case "retry":
             return replace(call, status="allowed")
         case "ask":
             expiry = (tool.expiry if tool else None) or config.expiry
             return replace(call, status="unknown", request_id=request_id, expiry=expiry)
-        case _:
+        case "tell":
             return _refused(call, OUTCOME_UNKNOWN)
+
+
+def on_unknown_of(config: RunConfig, call: Call) -> OnUnknown:
+    """The tool's `on_unknown`. By default a person is asked only about a call that a person watches over: its tool
+    requires approval, a policy may judge it, or it was approved. An app that approves nothing could not answer."""
+    name = call.call.name
+    tool = config.tools.get(name)
+    if tool is None:
+        return "tell"
+    if tool.on_unknown is not None:
+        return tool.on_unknown
+    is_watched = (
+        call.request_id is not None or name in needs_approval(config.rules) or has_policy(name, config.policies)
+    )
+    return "ask" if is_watched else "tell"
 
 
 def with_edit_note(call: Call, result: ToolResult) -> ToolResult:

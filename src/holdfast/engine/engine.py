@@ -21,7 +21,7 @@ from holdfast.engine.input_images import with_images
 from holdfast.engine.run.accept import accept, accept_for_others, enqueue, with_denials
 from holdfast.engine.run.session import MAX_ATTEMPTS, retry_if_stale
 from holdfast.engine.run.worker import CrashedOwners, Worker, no_crashed_owners
-from holdfast.engine.stream.feed import Batch
+from holdfast.engine.stream.recent_records import Batch
 from holdfast.ports.stores.run_store import KnownRequest
 
 INTERRUPTING = "a new message came"
@@ -90,7 +90,7 @@ class Engine:
         async def attempt() -> Run:
             if self.worker.free_slots <= 0:
                 run = await accept_for_others(self._deps, actor, conversation_id, request)
-                self.worker.poll_soon()
+                self.worker.run_accepted(run.id)
                 return run
             accepted = await accept(self._deps, actor, conversation_id, request)
             self.worker.drive(accepted, request)

@@ -6,9 +6,6 @@ code comes from. The result is normalised, so that equal requirements share one 
 
 from __future__ import annotations
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-
 MOST_REQUIREMENTS = 50
 LONGEST = 200
 
@@ -19,6 +16,10 @@ def requirement_text(name: str, version: str | None) -> str:
     said = name.strip() + _specifier(version)
     if len(said) > LONGEST:
         raise ValueError(f"a requirement may have at most {LONGEST} characters")
+    # Imported only when needed: few tools require packages, and every start would wait ten milliseconds for it.
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
     try:
         read = Requirement(said)
     except InvalidRequirement:

@@ -23,7 +23,7 @@ class BaseTool:
     description: str
     properties: dict[str, Any]
     required: tuple[str, ...]
-    on_unknown: OnUnknown = "retry"
+    on_unknown: OnUnknown | None = "retry"
 
     def schema(self) -> dict[str, Any]:
         parameters = {"type": "object", "properties": self.properties, "required": list(self.required)}
@@ -173,7 +173,7 @@ BASE_TOOLS: tuple[BaseTool, ...] = (
             "language": _text("The language it is written in; only python can be run here.", enum=["python"]),
         },
         ("code",),
-        on_unknown="ask",
+        on_unknown=None,
     ),
     BaseTool(
         "send_message",

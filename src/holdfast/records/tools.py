@@ -178,7 +178,7 @@ def _new_tool(actor: Actor, name: str, tool_fields: dict[str, Any], now: datetim
         updated_at=now,
         created_by=actor.user_id,
         updated_by=actor.user_id,
-        **{"source_type": DEFAULT_SOURCE_TYPE, **tool_fields},
+        **{"source_type": DEFAULT_SOURCE_TYPE, "on_unknown": None, **tool_fields},
     )
 
 

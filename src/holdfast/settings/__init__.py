@@ -32,6 +32,7 @@ class Settings:
     database_url: str
     redis_url: str | None
     password: str | None
+    cors_origins: tuple[str, ...] | None
     encryption_key: str | None
     openai_api_key: str | None
     openai_base_url: str | None
@@ -80,6 +81,11 @@ class Settings:
             values["database_url"] or letta_database(env) or f"sqlite:///{values['data_dir']}/holdfast.db"
         )
         values["password"] = values["password"] or letta_password(env)
+        if "*" in (values["cors_origins"] or ()) and values["password"] is None:
+            raise SettingsError(
+                "HOLDFAST_CORS_ORIGINS is '*', which lets every web page in; set HOLDFAST_PASSWORD too, or name "
+                "the origins."
+            )
         values["vendors"] = {row.field: value for row in VENDOR_VARIABLES if (value := row.read(env)) is not None}
         return cls(**values)
 

@@ -128,6 +128,16 @@ def _parse_folders(text: str) -> tuple[Path, ...] | None:
     return folders if folders and all(folder.is_absolute() for folder in folders) else None
 
 
+def _parse_origins(text: str) -> tuple[str, ...] | None:
+    """Origins as browsers send them: in lower case, without a path, without the default port."""
+    parts = (part.strip().lower().removesuffix("/") for part in text.split(",") if part.strip())
+    origins = tuple(re.sub(r"^(http://.*):80$|^(https://.*):443$", r"\1\2", part) for part in parts)
+    return origins if origins and all(part == "*" or _ORIGIN.fullmatch(part) for part in origins) else None
+
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:]+\]|[a-z0-9_.-]+)(:\d{1,5})?")
+
+
 TEXT = Reader(lambda text: None if re.search(r"\s", text) else text, "a text without blanks or line breaks")
 ANY_TEXT = Reader(lambda text: text, "a text")
 FOLDER = Reader(lambda text: Path(text).expanduser(), "a folder")
@@ -137,6 +147,7 @@ SIGNING_SECRET = Reader(
 )
 SWITCH = Reader(lambda text: BOOLEANS.get(text.lower()), "true or false")
 FOLDERS = Reader(_parse_folders, "absolute paths of folders, with a colon between them")
+ORIGINS = Reader(_parse_origins, "origins like https://app.example.com or http://localhost:3000, separated by commas")
 LOG_LEVEL = choice(*LOG_LEVELS)
 HTTP_URL = url("http", "https")
 DATABASE_URL = Reader(_parse_database_url, "postgresql://user:password@host:5432/name or sqlite:////path/to/file.db")

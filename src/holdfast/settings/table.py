@@ -8,6 +8,7 @@ from holdfast.settings.parsing import (
     HTTP_URL,
     LOG_LEVEL,
     LOG_LEVELS,
+    ORIGINS,
     SIGNING_SECRET,
     SWITCH,
     TEXT,
@@ -60,6 +61,15 @@ VARIABLES: tuple[Variable, ...] = (
         reader=ANY_TEXT,
         secret=True,
         meaning="The bearer token that clients must send. Unset: every client that reaches the port has full access.",
+    ),
+    Variable(
+        field="cors_origins",
+        name="HOLDFAST_CORS_ORIGINS",
+        aliases=("ACCEPTABLE_ORIGINS",),
+        reader=ORIGINS,
+        default_shown="only pages of this server",
+        meaning="The origins whose web pages may send requests and read the responses, separated by commas, for "
+        "instance https://app.example.com,http://localhost:3000. With a password, * allows every page.",
     ),
     Variable(
         field="encryption_key",

@@ -20,12 +20,13 @@ import re
 import secrets
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from holdfast.ports.encryption import NoKey, WrongKey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_FILE = "encryption.key"
 NONCE_BYTES = 12
@@ -44,7 +45,7 @@ class AesEncrypter:
     def encrypt(self, text: str) -> str:
         key = self._given_key or self._key_from_file or self._generated_key()
         nonce = os.urandom(NONCE_BYTES)
-        ciphertext = AESGCM(key).encrypt(nonce, text.encode("utf-8", "surrogatepass"), None)
+        ciphertext = _cipher(key).encrypt(nonce, text.encode("utf-8", "surrogatepass"), None)
         return f"sealed.{_id_of(key)}.{base64.urlsafe_b64encode(nonce + ciphertext).decode()}"
 
     def encrypt_again(self, text: str, before: str) -> str:
@@ -67,8 +68,11 @@ class AesEncrypter:
                 "or store the value again."
             )
         raw = base64.urlsafe_b64decode(found["rest"])
+        # Imported with the first secret, like the cipher.
+        from cryptography.exceptions import InvalidTag
+
         try:
-            return AESGCM(key).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], None).decode("utf-8", "surrogatepass")
+            return _cipher(key).decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], None).decode("utf-8", "surrogatepass")
         except InvalidTag as error:
             raise WrongKey("An encrypted value was changed in the database; store it again.") from error
 
@@ -108,6 +112,13 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _cipher(key: bytes) -> AESGCM:
+    # Imported with the first secret: the library takes seven megabytes of memory.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)
 
 
 def _derive(text: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import Annotated, Any
 
 import orjson
@@ -11,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from holdfast.api.http.body_size import LARGE_BODY_BYTES, body_error, reject_deep_or_long, reject_too_many_values
+from holdfast.api.http.ignored_names import field_names, note_ignored
 
 NUL = b"\\u0000"  # the only way to write the NUL character in JSON
 
@@ -58,15 +60,20 @@ class RequestBody(BaseModel):
 
 def body_of(shape: type[Any]) -> Any:
     """A dependency that reads the request's body as this class: a `RequestBody`, or a dataclass of `records` whose
-    fields have limits added. Both ignore unknown fields."""
+    fields have limits added. Both ignore unknown fields, and the response names them."""
     adapter = TypeAdapter(shape)
+    known = cache(lambda: field_names(shape))
 
     async def read(request: Request) -> Any:
         data = await json_body(request)
+        if unknown := data.keys() - known():
+            note_ignored(request.scope, unknown)
         try:
             return adapter.validate_python(data)
         except ValidationError as error:
-            errors = error.errors(include_url=False, include_context=False, include_input=False)
-            raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in errors]) from error
+            errors = error.errors(include_url=False)
+            raise RequestValidationError(
+                [{**one, "loc": ("body", *one["loc"])} for one in errors], body=data
+            ) from error
 
     return Depends(read)

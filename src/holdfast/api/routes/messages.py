@@ -136,15 +136,16 @@ async def capture(
 async def cancel(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: CancelBody) -> JsonResponse:
     """Cancel the runs in `run_ids`; without them, all of the agent's unfinished runs, in every conversation. If there
     is none, the newest run, which has ended, is reported."""
-    await services.conversation_store.default_of(actor, agent_id)
     if body.run_ids:
+        await services.conversation_store.default_of(actor, agent_id)
         named = await asyncio.gather(
             *(_run_of_agent(services, actor, agent_id, run_id) for run_id in set(body.run_ids))
         )
         known = [run for run in named if run is not None]
         return JsonResponse(dict.fromkeys(body.run_ids, "failed") | await cancel_runs(services, actor, known, body))
     found = await services.history.open_runs(actor, agent_id=agent_id)
-    if not found:
+    if not found:  # only now is it asked whether there is such an agent, because someone waits for the cancel
+        await services.conversation_store.default_of(actor, agent_id)
         found = list(await services.history.runs(actor, RunFilter(agent_ids=(agent_id,)), Page(limit=1)))
     if not found:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for agent {agent_id}")

@@ -1,7 +1,9 @@
 """Identify a message request that is sent more than once: idempotency keys, and a digest of its body.
 
-The keys are the otids of the messages and the `Idempotency-Key` header. The official SDKs send no key when they retry,
-only a retry count (`x-stainless-retry-count`); such a retry is found by the digest.
+The `Idempotency-Key` header is a key. The otids of the messages are keys if the request runs in the background of a
+conversation, as on the retired server; elsewhere they are plain data, and the same otid again is a new turn. The
+official SDKs send no key when they retry, only a retry count (`x-stainless-retry-count`); such a retry is found by the
+digest.
 
 The digest covers every field that affects the run. Fields that only say how to receive the response (streamed or not,
 by token or by step, with pings, in the background, which message types) are left out, so that a client that lost its
@@ -57,16 +59,17 @@ async def _identity(request: Request) -> RequestIdentity:
 IdentityDep = Annotated[RequestIdentity, Depends(_identity)]
 
 
-def with_keys(request: RunRequest, body: SendIn, identity: RequestIdentity) -> RunRequest:
+def with_keys(request: RunRequest, body: SendIn, identity: RequestIdentity, *, otids_are_keys: bool) -> RunRequest:
     """The request with its idempotency keys, and with the digest of its body if a retry could be recognized by it."""
-    keys = [key_of_otid(item.otid) for item in body.messages or () if item.otid]
-    if identity.idempotency_key:
-        keys.append(f"key:{identity.idempotency_key}")
-    if any(len(key) > MAX_KEY_CHARS for key in keys):
+    otids = tuple(dict.fromkeys(key_of_otid(item.otid) for item in body.messages or () if item.otid))
+    keys = (f"key:{identity.idempotency_key}",) if identity.idempotency_key else ()
+    if any(len(key) > MAX_KEY_CHARS for key in (*otids, *keys)):
         raise InvalidArgument(f"An otid or Idempotency-Key may have at most {MAX_KEY_CHARS - 5} characters.")
-    if not keys and not identity.has_retry_count:
+    if not otids and not keys and not identity.has_retry_count:
         return request
-    return replace(request, keys=tuple(dict.fromkeys(keys)), body_digest=_digest(body))
+    if otids_are_keys:
+        otids, keys = (), (*otids, *keys)
+    return replace(request, keys=keys, otids=otids, body_digest=_digest(body))
 
 
 def key_of_otid(otid: str) -> str:

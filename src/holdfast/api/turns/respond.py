@@ -17,7 +17,7 @@ from holdfast.api.http.json_response import JsonResponse
 from holdfast.core.errors import NotFound
 from holdfast.engine.engine import Engine
 from holdfast.engine.stream import event_records
-from holdfast.engine.stream.feed import Batch
+from holdfast.engine.stream.recent_records import Batch
 from holdfast.engine.stream.run_response import read_response
 from holdfast.ports.ids import new_id
 

@@ -53,7 +53,10 @@ async def send(
         refuse_in_background(body)
     await check_model(services, actor, body)
     check_callback(body.callback_url)
-    request = with_keys(run_request(body, run_type), body, identity)
+    is_of_conversation = run_type == "send_conversation_message"
+    request = with_keys(
+        run_request(body, run_type), body, identity, otids_are_keys=is_of_conversation and body.background
+    )
     if not streaming:
         request = replace(request, waiter=services.retry_detection.this_process)
     try:
@@ -106,7 +109,7 @@ async def send_async(
     refuse_in_background(body)
     await check_model(services, actor, body)
     check_callback(body.callback_url)
-    request = with_keys(run_request(body, "send_message_async"), body, identity)
+    request = with_keys(run_request(body, "send_message_async"), body, identity, otids_are_keys=False)
     in_background = replace(request, background=True, client_tools=())
     return await services.engine.start(actor, conversation_id, in_background, is_retry=identity.is_retry)
 

@@ -81,9 +81,12 @@ def judge_call(
 
 def depends_on_arguments(name: str, policies: tuple[Policy, ...], allowances: tuple[Allowance, ...]) -> bool:
     """Whether the gate needs the complete arguments to judge a call of this tool."""
-    return any(policy.tool in ("*", name) and not policy.shadow for policy in policies) or any(
-        allowance.tool_name == name for allowance in allowances
-    )
+    return has_policy(name, policies) or any(allowance.tool_name == name for allowance in allowances)
+
+
+def has_policy(name: str, policies: tuple[Policy, ...]) -> bool:
+    """Whether a policy may decide about calls of this tool. Shadow policies decide nothing."""
+    return any(policy.tool in ("*", name) and not policy.shadow for policy in policies)
 
 
 def digest_of(arguments: str) -> str:

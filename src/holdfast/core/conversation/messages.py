@@ -198,7 +198,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message to be stored. The engine gives it an id unless it already has one."""
+    """A message to be stored. The engine gives it an id unless it already has one.
+
+    Without `in_context` it is added to the history only, because the model reads an equal message already."""
 
     body: Body
     id: str | None = None
@@ -207,6 +209,7 @@ class Draft:
     name: str | None = None
     sender_id: str | None = None
     group_id: str | None = None
+    in_context: bool = True
 
 
 def plain_text(content: str | tuple[Part, ...]) -> str:

@@ -56,6 +56,11 @@ def merge_arguments(text: str, filled: Mapping[str, Any]) -> str:
     return _written(given | dict(filled))
 
 
+def check_filled(filled: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    """Raise `TellTheModel` if arguments that a rule fills in do not fit the schema, whatever the model adds."""
+    _checked(dict(filled), {**_parameters(schema), "required": []})
+
+
 def _written(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
 

@@ -18,6 +18,7 @@ from holdfast.core.records import Run
 from holdfast.engine.cancel.cancel_idle_run import cancel_idle_run
 from holdfast.engine.dependencies import Dependencies
 from holdfast.engine.run.worker import Worker
+from holdfast.ports.bus import Hint
 
 MAX_ATTEMPTS = 10
 WAIT_LEASES = 0.25  # how long to wait for the owner of a run before the run is read again, in leases
@@ -67,7 +68,7 @@ async def _cancel(deps: Dependencies, worker: Worker, run: Run, by: str | None) 
             if await _cancel_idle(deps, worker, run, by):
                 return True
         elif not await worker.cancel_here(run):
-            deps.bus.send("cancel", run.id)
+            deps.bus.send(Hint("cancel", run.id))
             await _wait_for_end(deps, run)
         run = await deps.store.run(run.id)
     return not can_cancel(run.status, run.stop_reason)
@@ -75,7 +76,7 @@ async def _cancel(deps: Dependencies, worker: Worker, run: Run, by: str | None) 
 
 async def _cancel_idle(deps: Dependencies, worker: Worker, run: Run, by: str | None) -> bool:
     done = await cancel_idle_run(deps, run, by)
-    deps.bus.send("moved", run.id)
+    deps.feed.moved(run.id)
     worker.poll_soon()
     return done
 

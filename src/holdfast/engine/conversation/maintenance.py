@@ -73,6 +73,7 @@ class ConversationMaintenance:
                 messages=messages,
                 cut=done.cut,
                 context_tokens=done.context_tokens,
+                unanswered_from=loaded.unanswered_from,
             )
         )
         return CompactedNow(done.summary, done.stats.messages_count_before, done.stats.messages_count_after)
@@ -99,7 +100,10 @@ class ConversationMaintenance:
             assert isinstance(body, SystemBody)
             return body.text
         if not dry_run:
-            change = Change(conversation_id, loaded.version, loaded.next_seq, system=fresh)
+            unanswered_from = loaded.unanswered_from
+            change = Change(
+                conversation_id, loaded.version, loaded.next_seq, system=fresh, unanswered_from=unanswered_from
+            )
             await self._deps.store.change_idle(change)
         assert isinstance(fresh.body, SystemBody)
         return fresh.body.text

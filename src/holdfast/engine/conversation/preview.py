@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from holdfast.core.conversation import token_estimate
 from holdfast.core.conversation.messages import Message, SummaryBody
+from holdfast.core.conversation.repeated_messages import read_once
 from holdfast.core.conversation.system_prompt import memory_text
 from holdfast.core.errors import Conflict, ModelError
 from holdfast.core.model import ModelRequest
@@ -61,10 +62,10 @@ async def next_request(deps: Dependencies, conversation_id: str, request: RunReq
     loaded, state = session.loaded, session.state
     if given is not None and any(isinstance(effect, RunTools) for effect in session.decide(given.happened()).effects):
         raise Conflict("Tools would run first, and their results are not known in advance.")
-    asked = ask_model(state, request.messages)
-    (effect,) = asked.effects
+    (effect,) = ask_model(state).effects
     assert isinstance(effect, CallModel)
-    said = loaded.new_messages(asked.messages, None, deps.clock.now())
+    read = read_once(state.unanswered, request.messages, needs_new=state.ends_interrupted)
+    said = loaded.new_messages(tuple(draft for draft in read if draft.in_context), None, deps.clock.now())
     loaded.context = (loaded.recompiled_system() or loaded.context[0], *loaded.context[1:], *said)
     handle = handle_of(loaded.agent, loaded.conversation, request)
     built = model_request(effect, state.config, loaded, handle)

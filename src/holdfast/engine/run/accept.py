@@ -1,7 +1,8 @@
 """Accepts a request: decides on it with the current conversation, and writes the run with its first change.
 
-An invalid request raises here and changes nothing. A run that has to wait is written as queued, and one that another
-process will drive is written without a lease; its input is stored with it and decided on when it is claimed.
+An invalid request raises here and changes nothing. A run that another process will drive is written without a lease.
+If its input only leads to a model call, as a plain message does, it is written too, and the process that claims the run
+calls the model. Otherwise, and if the run has to wait in the queue, the input is decided on when the run is claimed.
 """
 
 from __future__ import annotations
@@ -40,24 +41,7 @@ async def accept(deps: Dependencies, actor: Actor, conversation_id: str, request
     session, decision = await _decided(deps, conversation_id, request)
     run = new_run(deps, actor, session.snapshot, request)
     lease = Lease(run.id, deps.owner, 1, deps.clock.now() + timedelta(seconds=deps.lease_seconds))
-
-    async def begin(change: Change) -> None:
-        try:
-            await deps.store.begin(run, lease, change)
-        except NotFound as error:
-            if change.revision is None:
-                raise
-            raise StaleSnapshot("The conversation that is remembered was deleted.") from error
-
-    change, _ = await session.commit(
-        run,
-        decision,
-        Outcome(request.happened()),
-        write=begin,
-        page=EventPage(1, (opening(run),)),
-        first=True,
-        decided_by=actor.user_id,
-    )
+    change = await _begin(deps, session, decision, run, lease)
     accepted = replace(run, last_event=len(change.events))
     if change.rest is not None:
         accepted = replace(accepted, status=change.rest.status, stop_reason=change.rest.stop_reason)
@@ -81,20 +65,54 @@ async def _decided(deps: Dependencies, conversation_id: str, request: RunRequest
 async def accept_for_others(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
     """Accept a run that another process will drive.
 
-    It is decided on here only to refuse an invalid request; the driver decides again. This advances the version of the
-    conversation, so that no other decision on the same version can be written (`StaleSnapshot`).
+    Unless its input is written, it is decided on here only to refuse an invalid request; the driver decides again. This
+    advances the version of the conversation, so that no other decision on the same version can be written
+    (`StaleSnapshot`).
     """
-    session = await Session.load(deps, conversation_id, request, with_limits=False)
-    session.decide(request.happened())
-    run = replace(new_run(deps, actor, session.snapshot, request), status="created")
-    return await _begin_unheld(deps, run, session.snapshot, holds=True)
+    session = await Session.load(deps, conversation_id, request)
+    calls_are_open = bool(session.state.calls)
+    decision = session.decide(request.happened())
+    run = _for_others(deps, new_run(deps, actor, session.snapshot, request))
+    if calls_are_open or not decision.only_calls_model:
+        return await _begin_unheld(deps, run, session.snapshot, holds=True)
+    run = replace(run, input_version=session.snapshot.version + 1)
+    change = await _begin(deps, session, decision, run, None)
+    deps.feed.expect(run.id, change.events)
+    return replace(run, last_event=len(change.events))
+
+
+async def _begin(deps: Dependencies, session: Session, decision: Decision, run: Run, lease: Lease | None) -> Change:
+    """Write the run with what was decided on its input."""
+
+    async def write(change: Change) -> None:
+        try:
+            await deps.store.begin(run, lease, change)
+        except NotFound as error:
+            if change.revision is None:
+                raise
+            raise StaleSnapshot("The conversation that is remembered was deleted.") from error
+
+    change, _ = await session.commit(
+        run,
+        decision,
+        Outcome(session.request.happened()),
+        write=write,
+        page=EventPage(1, (opening(run),)),
+        first=True,
+        decided_by=run.created_by,
+    )
+    return change
+
+
+def _for_others(deps: Dependencies, run: Run) -> Run:
+    return replace(run, status="created", accepted_by=deps.owner)
 
 
 async def enqueue(deps: Dependencies, actor: Actor, conversation_id: str, request: RunRequest) -> Run:
     """Accept a run that waits in the queue of its conversation. Nothing is decided yet."""
     snapshot = await deps.conversations.load(deps.store, conversation_id)
-    run = replace(new_run(deps, actor, snapshot, request), status="created", queued=True)
-    return await _begin_unheld(deps, replace(run, turn_id=run.id), snapshot)
+    run = _for_others(deps, new_run(deps, actor, snapshot, request))
+    return await _begin_unheld(deps, replace(run, queued=True, turn_id=run.id), snapshot)
 
 
 async def _begin_unheld(deps: Dependencies, run: Run, snapshot: Snapshot, *, holds: bool = False) -> Run:
@@ -104,9 +122,11 @@ async def _begin_unheld(deps: Dependencies, run: Run, snapshot: Snapshot, *, hol
         snapshot.next_seq,
         events=(opening(run),),
         context_tokens=snapshot.context_tokens,
+        unanswered_from=snapshot.unanswered_from,
         holds=holds,
     )
     await deps.store.begin(run, None, change)
+    deps.feed.expect(run.id, change.events)
     return replace(run, last_event=1)
 
 

@@ -25,6 +25,7 @@ from holdfast.core.run_request import RunRequest
 from holdfast.core.state import (
     ASSUMED_WINDOW,
     Call,
+    CancelAsked,
     Compact,
     Decision,
     DecisionsGiven,
@@ -41,6 +42,7 @@ from holdfast.engine.stream import event_records
 from holdfast.ports.stores.run_store import Change, Rest
 from holdfast.ports.toolbox import MemoryEdit
 
+BAD_RULE = "A tool rule of the agent fills in arguments that do not fit its tool; the tool's return says which."
 CUT_SHORT = "The reply reached the model's limit and ends in the middle; raise max_output_tokens in model_settings."
 
 
@@ -135,6 +137,10 @@ def build_change(
         version=loaded.version,
         next_seq=loaded.next_seq,
         messages=messages,
+        beside_context=frozenset(
+            message.id for draft, message in zip(drafts, messages, strict=True) if not draft.in_context
+        ),
+        unanswered_from=_unanswered_from(facts),
         system=_system(facts),
         cut=shortened.cut if shortened else None,
         new_calls=new,
@@ -154,6 +160,15 @@ def build_change(
         decided_by=decided_by,
         revision=revision,
     )
+
+
+def _unanswered_from(facts: _Facts) -> int | None:
+    """Unset when a turn is answered; else set by the first turn that is not, which may still be under way."""
+    stop, since = facts.decision.stop, facts.loaded.unanswered_from
+    if stop is not None and stop != "requires_approval" and status_for(stop) == "completed":
+        return None
+    begins = isinstance(facts.outcome.happened, UserSpoke | DecisionsGiven | CancelAsked)
+    return facts.loaded.next_seq if begins and since is None else since
 
 
 def _system(facts: _Facts) -> Message | None:
@@ -211,6 +226,8 @@ def _ending(facts: _Facts) -> dict[str, Any]:
     ending: dict[str, Any] = {} if spent is None else {"budget": spent.to_json()}
     if stop == "max_tokens_exceeded":
         ending["error"] = error_object(facts.run.id, Failure(stop, CUT_SHORT if spent is None else spent.message))
+    if stop == "invalid_tool_call":
+        ending["error"] = error_object(facts.run.id, Failure(stop, BAD_RULE))
     return ending
 
 

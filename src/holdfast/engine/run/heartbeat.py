@@ -22,9 +22,8 @@ BEAT_SECONDS = 1.0
 class Heartbeat:
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
-        third = deps.lease_seconds / 3
-        self._beat_seconds = min(BEAT_SECONDS, third)
-        self._beats_per_renewal = int(third / self._beat_seconds)
+        self._third_seconds = deps.lease_seconds / 3
+        self._beat_seconds = min(BEAT_SECONDS, self._third_seconds)
         self._held: dict[str, HeldLease] = {}
         self._beating: asyncio.Task[None] | None = None
 
@@ -44,16 +43,17 @@ class Heartbeat:
             self._beating = None
 
     async def _beat(self) -> None:
-        beats = 0
+        clock = self._deps.clock
+        renewed_at = clock.now()
         while True:
-            await self._deps.clock.sleep(self._beat_seconds)
+            await clock.sleep(self._beat_seconds)
             if not self._held:
                 break
-            beats += 1
+            now = clock.now()  # by time and not by beats: a process that was suspended renews at its first beat
             try:
-                if beats >= self._beats_per_renewal:
+                if (now - renewed_at).total_seconds() + self._beat_seconds > self._third_seconds:
                     await renew(list(self._held.values()), self._deps.store)
-                    beats = 0  # only now: a renewal that failed is tried again with the next beat
+                    renewed_at = now  # only now: a renewal that failed is tried again with the next beat
                 await self._find_cancels()
             except StorageDown as error:
                 log.warning("the leases of %d runs could not be renewed: %s", len(self._held), error)

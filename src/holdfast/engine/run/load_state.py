@@ -12,7 +12,8 @@ from holdfast.core.approvals.binding import binding
 from holdfast.core.approvals.expiry import parse_expiry
 from holdfast.core.approvals.policies import parse_policies
 from holdfast.core.conversation import token_estimate
-from holdfast.core.conversation.messages import Message, ToolReturnsBody
+from holdfast.core.conversation.messages import AssistantBody, Message, ToolReturnsBody
+from holdfast.core.conversation.repeated_messages import unanswered
 from holdfast.core.model import ToolSpec
 from holdfast.core.records import Agent, Conversation, Tool
 from holdfast.core.run_request import RunRequest
@@ -44,6 +45,8 @@ def state_of(
         context_tokens=context_tokens(snapshot.context_tokens, loaded, config),
         follow_ups=snapshot.unread,
         answered=_answered(loaded.context) if request.answers and not snapshot.calls else (),
+        unanswered=unanswered(loaded.context, snapshot.unanswered_from),
+        ends_interrupted=isinstance(loaded.context[-1].body, AssistantBody),
     )
 
 

@@ -17,7 +17,7 @@ from holdfast.core.conversation.system_prompt import compile_system
 from holdfast.core.errors import Broken
 from holdfast.core.records import Agent, Block, Conversation, Step, Tool
 from holdfast.ports.ids import new_id
-from holdfast.ports.stores.run_store import Change, RunStore, Snapshot
+from holdfast.ports.stores.run_store import Change, Claim, KnownContext, RunStore, Snapshot, Takeover
 from holdfast.ports.toolbox import MemoryEdit
 
 MAX_CONVERSATIONS = 512
@@ -32,6 +32,7 @@ class LoadedConversation:
     context: tuple[Message, ...]
     version: int
     next_seq: int
+    unanswered_from: int | None = None  # see `Snapshot`
     override_system: str | None = None
     step: Step | None = None  # the step whose calls were open when the conversation was loaded
     stale: bool = False  # the context in memory differs from the rows, so it is not cached for the next run
@@ -47,6 +48,7 @@ class LoadedConversation:
             context=snapshot.context,
             version=snapshot.version,
             next_seq=snapshot.next_seq,
+            unanswered_from=snapshot.unanswered_from,
             override_system=override_system,
             step=snapshot.step,
         )
@@ -101,7 +103,9 @@ class LoadedConversation:
             summary = tuple(message for message in change.messages if message.id == change.cut.summary_id)
             places = (index for index, message in enumerate(context) if message.seq == change.cut.keep_from)
             context = (context[0], *summary, *context[next(places, len(context)) :])
-        self.context = (*context, *(message for message in change.messages if message not in summary))
+        added = (m for m in change.messages if m not in summary and m.id not in change.beside_context)
+        self.context = (*context, *added)
+        self.unanswered_from = change.unanswered_from
         self.version += 1
         self.next_seq += len(change.messages)
 
@@ -119,6 +123,17 @@ class ConversationCache:
         if kept is None or snapshot.context is not None:
             return snapshot
         return replace(snapshot, context=kept.snapshot.context)
+
+    async def load_claimed(self, store: RunStore, claim: Claim) -> Takeover:
+        """What the new owner of a run continues from, with the context."""
+        kept = self._kept.get(claim.run.conversation_id)
+        context = (kept.snapshot.context if kept else None) or ()
+        known = KnownContext(kept.snapshot.version, context[-1].seq) if kept and context else None
+        found = await store.takeover(claim, known)
+        if found.snapshot.context is not None:
+            return found
+        system, *added = found.snapshot.newer or context[:1]
+        return replace(found, snapshot=replace(found.snapshot, context=(system, *context[1:], *added)))
 
     def remembered(self, conversation_id: str) -> Snapshot | None:
         """The snapshot without reading, if nothing was left open. Another process may have changed the rows."""

@@ -51,7 +51,7 @@ class Session:
         """With `with_limits` the context window of the model and the budget are looked up; only a run that continues
         needs them."""
         snapshot = await deps.conversations.load(deps.store, conversation_id)
-        return await cls._of(deps, snapshot, request, with_limits=with_limits, steps=steps)
+        return await cls.of(deps, snapshot, request, with_limits=with_limits, steps=steps)
 
     @classmethod
     async def remember(cls, deps: Dependencies, conversation_id: str, request: RunRequest) -> Session | None:
@@ -60,14 +60,15 @@ class Session:
         snapshot = deps.conversations.remembered(conversation_id)
         if snapshot is None:
             return None
-        session = await cls._of(deps, snapshot, request)
+        session = await cls.of(deps, snapshot, request)
         session.is_from_memory = True
         return session
 
     @classmethod
-    async def _of(
+    async def of(
         cls, deps: Dependencies, snapshot: Snapshot, request: RunRequest, *, with_limits: bool = True, steps: int = 0
     ) -> Session:
+        """A session over a snapshot that was read already."""
         loaded = LoadedConversation.of(snapshot, request.override_system)
         limits = NO_RUN_LIMITS
         if with_limits:
@@ -145,6 +146,7 @@ class Session:
             blocks=loaded.blocks,
             version=loaded.version,
             next_seq=loaded.next_seq,
+            unanswered_from=loaded.unanswered_from,
             context=loaded.context,
             context_tokens=self.state.context_tokens,
             calls=(),

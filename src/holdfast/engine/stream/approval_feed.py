@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Actor
-from holdfast.ports.bus import Bus, HintKind
+from holdfast.ports.bus import Bus, Hint
 from holdfast.ports.stores.approval_store import Announcement, Approval, ApprovalStore
 
 log = logging.getLogger("holdfast.engine")
@@ -65,12 +65,12 @@ class ApprovalFeed:
 
     def announced(self, org_id: str) -> None:
         """Call this after a commit that wrote announcements: subscribers in all processes read them."""
-        self._bus.send("approvals", org_id)
+        self._bus.send(Hint("approvals", org_id))
         self._wake(org_id)
 
-    def _received(self, kind: HintKind, about: str) -> None:
-        if kind == "approvals":
-            self._wake(about)
+    def _received(self, hint: Hint) -> None:
+        if hint.kind == "approvals":
+            self._wake(hint.about)
 
     def _wake(self, org_id: str) -> None:
         if inbox := self._inboxes.get(org_id):

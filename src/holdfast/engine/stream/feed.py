@@ -1,10 +1,13 @@
 """Lets any number of subscribers follow a run's log, from any cursor, while the run goes on or long after.
 
 A subscriber sees only records that are committed, so a replay never differs from what was shown live. The newest
-records of a run are also kept in memory while this process drives or follows the run. If another process drives it, one
-shared reader polls the log for all subscribers here, woken by hints from the bus. A subscriber that has fallen behind
-what is in memory reads the database instead. A slow subscriber never slows a run: publishing appends to a list and sets
-an event.
+records of a run are also kept in memory while this process drives or follows the run. A subscriber that has fallen
+behind what is in memory reads the database instead. A slow subscriber never slows a run: publishing appends to a list
+and sets an event.
+
+If another process drives the run, that process sends what it has committed to those that follow: to the process that
+accepted the run, which its row names, and to those that asked with a `follow` hint. Pages are numbered, so a missing
+one is noticed, and the log is read. One query for all followed runs finds those whose news did not arrive.
 """
 
 from __future__ import annotations
@@ -12,108 +15,44 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 
 from holdfast.core.errors import HoldfastError, StorageDown
-from holdfast.ports.bus import Bus, HintKind
+from holdfast.engine.stream.recent_records import Batch, RecentRecords
+from holdfast.ports.bus import Bus, Hint, Page
 from holdfast.ports.stores.run_store import LogPage, RunStore
 
 log = logging.getLogger("holdfast.engine")
 
-MAX_RECENT_CHARS = 1_000_000
 PAGES_PER_READ = 50
 FIRST_PAGES = 2  # the first read is small, so that a subscriber that resumes sees something soon
-POLL_SECONDS = 0.5  # in case a hint was lost
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Records in order, the first numbered `first_seq`. An empty batch says that nothing came for a while. `gap_until`
-    is the last number of those that retention has removed."""
-
-    first_seq: int
-    records: tuple[str, ...]
-    gap_until: int | None = None
-
-    @cached_property
-    def encoded(self) -> bytes:
-        """The records as bytes; computed once for all subscribers that read at the same pace."""
-        return "".join(self.records).encode()
-
-
-@dataclass(slots=True)
-class _RecentRecords:
-    """The newest records of one run, from `first_seq` on. `done`: the run has come to rest. `closed`: no more records
-    are added here, and subscribers must read the log elsewhere."""
-
-    first_seq: int = 1
-    records: list[str] = field(default_factory=list)
-    newest: Batch | None = None
-    chars: int = 0
-    done: bool = False
-    closed: bool = False
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    subscribers: int = 0
-    reader: asyncio.Task[None] | None = None  # polls the log of a run that another process drives
-    hinted: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def last_seq(self) -> int:
-        return self.first_seq + len(self.records) - 1
-
-    def append(self, records: Sequence[str]) -> None:
-        if not records:
-            return
-        self.newest = Batch(self.last_seq + 1, tuple(records))
-        self.records.extend(records)
-        self.chars += sum(map(len, records))
-        dropped = 0
-        while self.chars > MAX_RECENT_CHARS and dropped < len(self.records) - 1:
-            self.chars -= len(self.records[dropped])
-            dropped += 1
-        if dropped:
-            del self.records[:dropped]
-            self.first_seq += dropped
-
-    def after(self, cursor: int) -> Batch | None:
-        """The records after the cursor, which must not be before `first_seq - 1`."""
-        if self.newest is not None and self.newest.first_seq == cursor + 1:
-            return self.newest
-        fresh = self.records[cursor + 1 - self.first_seq :]
-        return Batch(cursor + 1, tuple(fresh)) if fresh else None
-
-    def notify(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
-
-    def close(self) -> None:
-        self.closed = True
-        if self.reader is not None:
-            self.reader.cancel()
-        self.notify()
+POLL_SECONDS = 0.25  # a run without news is looked at after once or twice as long, in case a hint was lost
 
 
 class Feed:
     def __init__(self, store: RunStore, bus: Bus) -> None:
         self._store = store
         self._bus = bus
-        self._recent: dict[str, _RecentRecords] = {}
+        self._recent: dict[str, RecentRecords] = {}
+        self._watching: asyncio.Task[None] | None = None
         bus.subscribe(self._received)
 
     # ---- called by the driver of a run ------------------------------------------------------------------------------
 
-    def open(self, run_id: str, last_event: int) -> None:
-        """This process drives the run from now on; its next record is `last_event + 1`."""
+    def open(self, run_id: str, last_event: int, follower: str | None = None) -> None:
+        """This process drives the run from now on; its next record is `last_event + 1`. `follower` is another process
+        that is to be told of new records."""
         self.close(run_id)
-        self._recent[run_id] = _RecentRecords(first_seq=last_event + 1)
+        followers = set() if follower is None else {follower}
+        self._recent[run_id] = RecentRecords(first_seq=last_event + 1, followers=followers)
 
     def publish(self, run_id: str, records: Sequence[str], *, done: bool = False) -> None:
-        """Pass committed records to the subscribers."""
-        self._bus.send("moved", run_id)
+        """Pass committed records to the subscribers, here and in other processes."""
         recent = self._recent.get(run_id)
-        if recent is None or recent.reader is not None:
+        if recent is None or recent.reader is not None or not (records or done):
             return
+        page = Page(recent.last_seq + 1, tuple(records), done)
+        for follower in recent.followers:
+            self._bus.send(Hint("moved", run_id, page), to=follower)
         recent.append(records)
         recent.done = done
         recent.notify()
@@ -124,6 +63,18 @@ class Feed:
         """Drop the run's cached records; its subscribers then find out where to read next."""
         if recent := self._recent.pop(run_id, None):
             recent.close()
+
+    # ---- called when a run changes that is not driven here ----------------------------------------------------------
+
+    def expect(self, run_id: str, records: Sequence[str]) -> None:
+        """Another process will drive this run, which was accepted here with these records, and will send its news."""
+        recent = self._follow_elsewhere(run_id, 0)
+        recent.append(records)
+
+    def moved(self, run_id: str) -> None:
+        """The log of a run that no process drives was written to. Its subscribers may be anywhere."""
+        self._bus.send(Hint("moved", run_id))
+        self._read_again(run_id)
 
     # ---- called by subscribers --------------------------------------------------------------------------------------
 
@@ -160,7 +111,9 @@ class Feed:
                 if recent is None and not page.records:
                     # The shared reader starts at the end of the stored log, not at this cursor: a cursor beyond the end
                     # would make it skip records that other subscribers wait for.
-                    recent = self._start_reader(run_id, min(after, page.last_event))
+                    self._bus.send(Hint("follow", run_id))
+                    self._follow_elsewhere(run_id, min(after, page.last_event)).behind.set()
+                    recent = self._subscribe(run_id)
         finally:
             self._unsubscribe(run_id, recent)
 
@@ -173,13 +126,13 @@ class Feed:
                 log.warning("the log of run %s cannot be read at the moment: %s", run_id, error)
                 await asyncio.sleep(POLL_SECONDS)
 
-    def _subscribe(self, run_id: str) -> _RecentRecords | None:
+    def _subscribe(self, run_id: str) -> RecentRecords | None:
         if recent := self._recent.get(run_id):
             recent.subscribers += 1
         return recent
 
-    def _unsubscribe(self, run_id: str, recent: _RecentRecords | None) -> None:
-        """Remove a subscriber. The shared reader ends with the last one."""
+    def _unsubscribe(self, run_id: str, recent: RecentRecords | None) -> None:
+        """Remove a subscriber. Runs that others drive are followed until the last one leaves."""
         if recent is None:
             return
         recent.subscribers -= 1
@@ -188,20 +141,47 @@ class Feed:
 
     # ---- runs that another process drives ---------------------------------------------------------------------------
 
-    def _start_reader(self, run_id: str, after: int) -> _RecentRecords:
-        recent = self._recent[run_id] = _RecentRecords(first_seq=after + 1, subscribers=1)
-        recent.reader = asyncio.create_task(self._poll_log(run_id, recent), name=f"follow {run_id}")
+    def _follow_elsewhere(self, run_id: str, last_seq: int) -> RecentRecords:
+        recent = self._recent[run_id] = RecentRecords(first_seq=last_seq + 1)
+        recent.reader = asyncio.create_task(self._read_when_behind(run_id, recent), name=f"follow {run_id}")
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch(), name="watch followed runs")
         return recent
 
-    def _received(self, kind: HintKind, run_id: str) -> None:
-        if kind == "moved" and (recent := self._recent.get(run_id)) is not None:
-            recent.hinted.set()
+    def _received(self, hint: Hint) -> None:
+        match hint.kind:
+            case "moved" if hint.page is not None:
+                self._take(hint.about, hint.page, hint.sender)
+            case "moved":
+                self._read_again(hint.about)
+            case "follow" if (recent := self._recent.get(hint.about)) is not None and recent.reader is None:
+                recent.followers.add(hint.sender)
+                # The follower may have read the log before this; from here on it gets every page.
+                self._bus.send(Hint("moved", hint.about, Page(recent.last_seq + 1, ())), to=hint.sender)
+            case "unfollow" if (recent := self._recent.get(hint.about)) is not None:
+                recent.followers.discard(hint.sender)
 
-    async def _poll_log(self, run_id: str, recent: _RecentRecords) -> None:
-        """Read new records after every hint, and every `POLL_SECONDS`. Anything unusual, such as a deleted run or a
-        gap, ends the reader; the subscribers then find it when they read themselves."""
+    def _take(self, run_id: str, page: Page, sender: str) -> None:
+        recent = self._recent.get(run_id)
+        if recent is None:
+            self._bus.send(Hint("unfollow", run_id), to=sender)
+        elif recent.reader is None:
+            return  # it is driven here by now
+        elif not recent.add(page.first, page.records, done=page.done):
+            recent.behind.set()
+        elif recent.done:
+            recent.reader.cancel()
+
+    def _read_again(self, run_id: str) -> None:
+        if (recent := self._recent.get(run_id)) is not None:
+            recent.behind.set()
+
+    async def _read_when_behind(self, run_id: str, recent: RecentRecords) -> None:
+        """Read new records when some are missing. Anything unusual, such as a deleted run or a gap, ends the reader;
+        the subscribers then find it when they read themselves."""
         while not recent.done:
-            recent.hinted.clear()
+            await recent.behind.wait()
+            recent.behind.clear()
             try:
                 page = await self._read_page(run_id, recent.last_seq, PAGES_PER_READ)
             except HoldfastError:
@@ -209,17 +189,39 @@ class Feed:
             except Exception:
                 log.exception("the log of run %s could not be read; trying again", run_id)
                 await asyncio.sleep(POLL_SECONDS)
+                recent.behind.set()
                 continue
             if page.gap_until is not None:
                 break
-            recent.append(page.records)
-            recent.done = page.done
-            recent.notify()
-            if not page.records and not recent.done:
-                await _is_set_within(recent.hinted, POLL_SECONDS)
-        recent.reader = None
+            recent.add(page.first_seq, page.records, done=page.done)
+            if page.records and not recent.done:
+                recent.behind.set()  # there may be more
         if self._recent.get(run_id) is recent:
             self.close(run_id)
+
+    async def _watch(self) -> None:
+        """Look after the runs that are followed here, while there are any."""
+        while followed := {run_id: recent for run_id, recent in self._recent.items() if recent.reader is not None}:
+            quiet = {run_id: recent for run_id, recent in followed.items() if recent.is_quiet}
+            for recent in followed.values():
+                recent.is_quiet = True
+            for run_id in [run_id for run_id, recent in quiet.items() if recent.subscribers == 0]:
+                quiet.pop(run_id).close()
+                del self._recent[run_id]
+            try:
+                await self._read_what_did_not_arrive(quiet)
+            except Exception as error:
+                log.warning("followed runs could not be looked at; trying again: %s", error)
+            await asyncio.sleep(POLL_SECONDS)
+        self._watching = None
+
+    async def _read_what_did_not_arrive(self, quiet: dict[str, RecentRecords]) -> None:
+        ends = await self._store.log_ends(sorted(quiet)) if quiet else {}
+        for run_id, recent in quiet.items():
+            end = ends.get(run_id)  # None if the run was deleted
+            if not recent.done and (end is None or end.rests or end.last_event > recent.last_seq):
+                self._bus.send(Hint("follow", run_id))
+                recent.behind.set()
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float | None) -> bool:

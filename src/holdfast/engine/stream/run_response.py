@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.engine.stream import event_records
-from holdfast.engine.stream.feed import Batch
+from holdfast.engine.stream.recent_records import Batch
 from holdfast.ports.stores.run_store import RunStore
 
 PAGES_PER_READ = 50

@@ -42,6 +42,15 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that a process has claimed, as it is now, and the lease on it."""
+
+    lease: Lease
+    run: Run
+    cancel_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ContextCut:
     """A compaction of the context: keep the system message and the messages from position `keep_from` on, and put the
     message `summary_id` between them."""
@@ -77,6 +86,8 @@ class Change:
     version: int
     next_seq: int
     messages: tuple[Message, ...] = ()
+    beside_context: frozenset[str] = frozenset()  # ids of messages that are added to the history only
+    unanswered_from: int | None = None  # see `Snapshot`; written whenever the conversation moves
     system: Message | None = None
     cut: ContextCut | None = None
     new_calls: tuple[Call, ...] = ()
@@ -117,7 +128,11 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A consistent read of a conversation with everything that a decision needs. `context` is None if the caller
-    already has the context of this version."""
+    already has the context of this version, or has it but for `newer`: the system message as it is now, and what was
+    added to the end.
+
+    `unanswered_from` is the sequence number at which the turns without an answer begin: the one that is under way or
+    waits, and those directly before it that failed or were cancelled. None if the last turn was answered."""
 
     conversation: Conversation
     agent: Agent
@@ -127,6 +142,7 @@ class Snapshot:
     revision: int  # of the agent
     next_seq: int
     context: tuple[Message, ...] | None
+    newer: tuple[Message, ...] = ()
     context_tokens: int | None = None  # the estimate that the last change stored
     calls: tuple[Call, ...] = ()
     turn_id: str | None = None  # the turn that the open calls belong to
@@ -134,7 +150,16 @@ class Snapshot:
     called: tuple[str, ...] = ()
     last_result: str | None = None
     allowances: tuple[Allowance, ...] = ()
+    unanswered_from: int | None = None
     unread: tuple[Draft, ...] = ()  # messages sent with answers to the open calls; the model reads them later
+
+
+@dataclass(frozen=True, slots=True)
+class KnownContext:
+    """What a process has cached of a conversation: its version, and the sequence number of the last message."""
+
+    version: int
+    last_seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +185,31 @@ class LogPage:
 
 
 @dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a run's log ends now. `waits`: no process holds the run, and one may claim it."""
+
+    last_event: int
+    rests: bool
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NewPage:
     """Records to append to a run's log as its lease holder; the first is numbered `first_seq`."""
 
     lease: Lease
     first_seq: int
     records: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """What the new owner of a run continues from: the conversation with the tools that were called in the run's turn,
+    the run's steps, and the number of the last event in its log."""
+
+    snapshot: Snapshot
+    steps: tuple[Step, ...]
+    last_event: int
 
 
 class RunStore(Protocol):
@@ -183,7 +227,7 @@ class RunStore(Protocol):
         """The earlier request of this conversation with one of these idempotency keys, if there is one."""
         ...
 
-    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Claim | None:
         """Take over an active run whose lease has expired; None if another owner has it or it rests."""
         ...
 
@@ -225,18 +269,29 @@ class RunStore(Protocol):
 
     async def read_log(self, run_id: str, after: int, limit: int) -> LogPage: ...
 
+    async def log_ends(self, run_ids: Sequence[str]) -> Mapping[str, LogEnd]:
+        """Where the logs of these runs end; without those that were deleted."""
+        ...
+
     async def run(self, run_id: str, actor: Actor | None = None) -> Run: ...
 
     async def run_steps(self, run_id: str) -> Sequence[Step]: ...
 
-    async def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
-        """The names of the tools that ran in a turn, oldest first, and the last result."""
-        ...
-
-    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
+    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Claim]:
         """Claim at most `most` runs without an owner: new runs, runs whose lease has expired, and the first queued run
         of each conversation that has no active one. Organisations take turns; within one, the oldest run comes first.
         Any number of processes may call this at once; no run is given to two of them."""
+        ...
+
+    async def claim_these(
+        self, run_ids: Sequence[str], owner: str, now: datetime, expires_at: datetime
+    ) -> Sequence[Claim]:
+        """Claim those of these runs that have no owner and are not queued."""
+        ...
+
+    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> Takeover:
+        """Read what the new owner of a run continues from. Of the context only what is not `known` is read, if no more
+        than the run's input was written since."""
         ...
 
     async def release(self, lease: Lease) -> None:

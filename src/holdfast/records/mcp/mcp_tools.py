@@ -69,6 +69,7 @@ def _new(actor: Actor, server: McpServer, offer: OfferedTool, name: str, now: da
         tool_type=EXTERNAL,
         source_type="json",
         tags=(f"mcp:{server.server_name}",),
+        on_unknown=None,
         created_at=now,
         updated_at=now,
         created_by=actor.user_id,

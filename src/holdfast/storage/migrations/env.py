@@ -8,6 +8,7 @@ from alembic import context
 from sqlalchemy import JSON
 
 from holdfast.storage.schema.columns import Moment
+from holdfast.storage.schema.migrate import VERSION_TABLE
 from holdfast.storage.schema.record_tables import metadata
 
 
@@ -26,6 +27,7 @@ context.configure(
     render_as_batch=True,
     render_item=_render_type,
     compare_type=True,
+    version_table=VERSION_TABLE,
 )
 with context.begin_transaction():
     context.run_migrations()

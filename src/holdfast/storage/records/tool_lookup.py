@@ -38,9 +38,14 @@ def _up_to_date(connection: Connection, found: Tool, wanted: Tool) -> Tool:
     if found.tool_type not in BUILT_IN_TYPES or is_same:
         return found
     after = replace(
-        found, json_schema=new, description=wanted.description, tool_type=wanted.tool_type, tags=wanted.tags
+        found,
+        json_schema=new,
+        description=wanted.description,
+        tool_type=wanted.tool_type,
+        tags=wanted.tags,
+        updated_at=wanted.updated_at,
     )
-    return write_tool(connection, found, replace(after, updated_at=wanted.updated_at))
+    return write_tool(connection, found, after)
 
 
 def write_tool(connection: Connection, before: Tool, after: Tool) -> Tool:

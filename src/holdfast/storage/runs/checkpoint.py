@@ -152,6 +152,7 @@ def _move_conversation(connection: Connection, change: Change) -> None:
         "version": change.version + 1,
         "next_seq": change.next_seq + len(change.messages),
         "context_tokens": change.context_tokens,
+        "unanswered_from": change.unanswered_from,
     }
     if change.messages:
         values["last_message_at"] = change.messages[-1].created_at
@@ -181,12 +182,12 @@ def message_row(org_id: str, message: Message) -> dict[str, Any]:
 def _append_messages(connection: Connection, org_id: str, change: Change) -> None:
     """Insert messages and their context rows. A message's position in the context is its sequence number; a summary has
     none yet, `_cut_context` places it."""
-    summary = change.cut.summary_id if change.cut else None
+    unplaced = change.beside_context | ({change.cut.summary_id} if change.cut else set())
     connection.execute(_INSERT_MESSAGES, [message_row(org_id, message) for message in change.messages])
     placed = [
         {"conversation_id": change.conversation_id, "position": message.seq, "message_id": message.id}
         for message in change.messages
-        if message.id != summary
+        if message.id not in unplaced
     ]
     if placed:
         connection.execute(_INSERT_CONTEXT, placed)

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Row,
     and_,
     bindparam,
+    case,
     exists,
     func,
     or_,
@@ -24,12 +25,16 @@ from sqlalchemy import (
     union_all,
     update,
 )
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.elements import ColumnElement
 
 from holdfast.core.lifecycle import WAITING_CALLS
-from holdfast.ports.stores.run_store import Lease
+from holdfast.core.records import Run
+from holdfast.ports.stores.run_store import Claim, Lease
 from holdfast.storage.schema.record_tables import UNRETURNED, ledger, runs
 from holdfast.storage.sql.prepared import Prepared
+from holdfast.storage.sql.rows import from_row
 from holdfast.storage.sql.statements import ACTIVE_RUN, one_of_words
 
 _NOW: ColumnElement[Any] = bindparam("now", type_=runs.c.lease_expires_at.type)
@@ -43,36 +48,60 @@ _WAITS_FOR_PERSON = exists().where(
 _CLAIMABLE = (ACTIVE_RUN, _UNLEASED, or_(~runs.c.queued, ~_WAITS_FOR_PERSON))
 
 
-def claim(connection: Connection, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+def claim(connection: Connection, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Claim | None:
     """Take this run if no valid lease holds it; None otherwise. A queued run leaves the queue by this.
 
     If another run holds its conversation, the unique index refuses the update with a conflict."""
-    statement = (
-        update(runs)
-        .where(runs.c.id == run_id, *_CLAIMABLE)
-        .values(**_claimed_by(owner, expires_at))
-        .returning(runs.c.lease_epoch)
-    )
-    epoch = connection.execute(statement, {"now": now}).scalar()
-    return None if epoch is None else Lease(run_id, owner, epoch, expires_at)
+    statement = _claim_where(runs.c.id == run_id, *_CLAIMABLE)
+    given = {"now": now, "owner": owner, "expires_at": expires_at}
+    row = connection.execute(statement, given).mappings().first()
+    return None if row is None else _claim_of(row)
 
 
-def claim_next(connection: Connection, owner: str, now: datetime, expires_at: datetime, most: int) -> list[Lease]:
+def claim_next(connection: Connection, owner: str, now: datetime, expires_at: datetime, most: int) -> list[Claim]:
     """Take up to `most` runs that wait for a worker, fairly between organisations."""
     chosen = [row.id for row in _in_fair_order(connection, now, most)]
-    if not chosen:
-        return []
-    free = select(runs.c.id).where(runs.c.id.in_(chosen), *_CLAIMABLE).with_for_update(skip_locked=True, of=runs)
-    mine = list(connection.execute(free, {"now": now}).scalars())
-    statement = update(runs).where(runs.c.id.in_(mine)).values(**_claimed_by(owner, expires_at))
-    taken = connection.execute(statement.returning(runs.c.id, runs.c.lease_epoch))
-    epochs: dict[str, int] = {row.id: row.lease_epoch for row in taken}
-    return [Lease(run_id, owner, epochs[run_id], expires_at) for run_id in chosen if run_id in epochs]
+    return _claim_all(connection, chosen, owner, now, expires_at, *_CLAIMABLE) if chosen else []
 
 
-def _claimed_by(owner: str, expires_at: datetime) -> dict[str, Any]:
-    epoch = runs.c.lease_epoch + 1
-    return {"queued": False, "lease_owner": owner, "lease_epoch": epoch, "lease_expires_at": expires_at}
+def claim_these(
+    connection: Connection, run_ids: Sequence[str], owner: str, now: datetime, expires_at: datetime
+) -> list[Claim]:
+    """Take those of these runs that wait for a worker and for nothing else."""
+    return _claim_all(connection, run_ids, owner, now, expires_at, ACTIVE_RUN, ~runs.c.queued, _UNLEASED)
+
+
+def _claim_all(
+    connection: Connection,
+    run_ids: Sequence[str],
+    owner: str,
+    now: datetime,
+    expires_at: datetime,
+    *claimable: ColumnElement[bool],
+) -> list[Claim]:
+    """Take those of these runs that are claimable and that no other process is taking, in this order."""
+    free = select(runs.c.id).where(runs.c.id.in_(run_ids), *claimable).with_for_update(skip_locked=True, of=runs)
+    given = {"now": now, "owner": owner, "expires_at": expires_at}
+    taken = connection.execute(_claim_where(runs.c.id.in_(free)), given).mappings()
+    claims = {row["id"]: _claim_of(row) for row in taken}
+    return [claims[run_id] for run_id in run_ids if run_id in claims]
+
+
+def _claim_where(*conditions: ColumnElement[bool]) -> ReturningUpdate[Any]:
+    """A run whose input is written already is running from now on."""
+    values = {
+        "queued": False,
+        "status": case((runs.c.input_version.is_not(None), "running"), else_=runs.c.status),
+        "lease_owner": bindparam("owner"),
+        "lease_epoch": runs.c.lease_epoch + 1,
+        "lease_expires_at": bindparam("expires_at", type_=runs.c.lease_expires_at.type),
+    }
+    return update(runs).where(*conditions).values(values).returning(*runs.c)
+
+
+def _claim_of(row: RowMapping) -> Claim:
+    lease = Lease(row["id"], row["lease_owner"], row["lease_epoch"], row["lease_expires_at"])
+    return Claim(lease, from_row(Run, row), cancel_asked=row["cancel_asked_at"] is not None)
 
 
 def _in_fair_order(connection: Connection, now: datetime, most: int) -> Sequence[Row[Any]]:

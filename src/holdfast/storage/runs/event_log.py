@@ -10,7 +10,7 @@ run's log is its last page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,20 +18,25 @@ from sqlalchemy import BindParameter, Connection, bindparam, case, func, insert,
 
 from holdfast.core.errors import NotFound
 from holdfast.core.lifecycle import ACTIVE
-from holdfast.ports.stores.run_store import LogPage, NewPage
+from holdfast.ports.stores.run_store import LogEnd, LogPage, NewPage
 from holdfast.storage.schema.record_tables import events, runs
+from holdfast.storage.sql.json_lists import one_of
 from holdfast.storage.sql.prepared import Prepared
 from holdfast.storage.sql.statements import ACTIVE_RUN, HELD_BY, fence_of, no_longer_held
 
 _OF_RUN = events.c.run_id == bindparam("run")
 _LAST = select(events.c.last_seq).where(_OF_RUN).order_by(events.c.first_seq.desc()).limit(1)
 _LAST_EVENT = Prepared(_LAST)
-_RUN = Prepared(
-    select(
-        runs.c.status,
-        case((ACTIVE_RUN, func.coalesce(_LAST.scalar_subquery(), 0)), else_=runs.c.last_event).label("last_event"),
-    ).where(runs.c.id == bindparam("run"))
+_LAST_PAGE = (
+    select(events.c.last_seq)
+    .where(events.c.run_id == runs.c.id)
+    .order_by(events.c.first_seq.desc())
+    .limit(1)
+    .correlate(runs)
+    .scalar_subquery()
 )
+_LAST_OF_RUN = case((ACTIVE_RUN, func.coalesce(_LAST_PAGE, 0)), else_=runs.c.last_event).label("last_event")
+_RUN = Prepared(select(runs.c.status, _LAST_OF_RUN).where(runs.c.id == bindparam("run")))
 _NEXT: BindParameter[int] = bindparam("next")
 _HOLDING_NEXT = select(func.max(events.c.first_seq)).where(_OF_RUN, events.c.first_seq <= _NEXT).scalar_subquery()
 # Starts at the page that holds the next record, so that a subscriber that resumes near the end does not scan the rest.
@@ -104,6 +109,20 @@ def read(connection: Connection, run_id: str, after: int, limit: int) -> LogPage
     last = first + len(records) - 1
     done = run.status not in ACTIVE and (last >= run.last_event or not records)
     return LogPage(tuple(records), first, done, run.last_event, gap_until)
+
+
+def log_ends(connection: Connection, run_ids: Sequence[str], now: datetime) -> Mapping[str, LogEnd]:
+    query = select(runs.c.id, runs.c.status, _LAST_OF_RUN, runs.c.queued, runs.c.lease_expires_at)
+    return {
+        row.id: LogEnd(
+            row.last_event,
+            rests=row.status not in ACTIVE,
+            waits=row.status in ACTIVE
+            and not row.queued
+            and (row.lease_expires_at is None or row.lease_expires_at < now),
+        )
+        for row in connection.execute(query.where(one_of(connection, runs.c.id, run_ids)))
+    }
 
 
 def split(body: str) -> list[str]:

@@ -6,7 +6,7 @@ and the event log is in the modules of those names. Listings of runs are in `sto
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -16,13 +16,23 @@ from sqlalchemy.engine import RowMapping
 from holdfast.core.errors import ConversationBusy, NotFound, UniqueConflict
 from holdfast.core.records import Actor, Run, Step
 from holdfast.ports.clock import Clock
-from holdfast.ports.stores.run_store import Change, KnownRequest, Lease, LogPage, NewPage, Snapshot
+from holdfast.ports.stores.run_store import (
+    Change,
+    Claim,
+    KnownContext,
+    KnownRequest,
+    Lease,
+    LogEnd,
+    LogPage,
+    NewPage,
+    Snapshot,
+    Takeover,
+)
 from holdfast.storage.runs import checkpoint as checkpoints
 from holdfast.storage.runs import claims, event_log
-from holdfast.storage.runs.ledger import called_in_turn
 from holdfast.storage.runs.queue_limits import QueueLimits, refuse_if_full
 from holdfast.storage.runs.request_keys import known_request, write_keys
-from holdfast.storage.runs.snapshots import read_snapshot
+from holdfast.storage.runs.snapshots import read_snapshot, read_takeover
 from holdfast.storage.runs.steps import steps_of_run
 from holdfast.storage.schema.record_tables import conversations, runs
 from holdfast.storage.schema.run_tables import ONE_ACTIVE_RUN
@@ -49,7 +59,7 @@ class SqlRunStore:
         return change if self._approvals_webhook is None else replace(change, approvals_webhook=self._approvals_webhook)
 
     async def snapshot(self, conversation_id: str, known_version: int | None = None) -> Snapshot:
-        return await self._database.read(read_snapshot, conversation_id, known_version)
+        return await self._database.read_together(read_snapshot, conversation_id, known_version)
 
     async def begin(self, run: Run, lease: Lease | None, change: Change | None) -> None:
         try:
@@ -57,14 +67,14 @@ class SqlRunStore:
             await self._database.write(_begin, run, lease, first, self._limits, self._clock.now())
         except UniqueConflict as error:
             if error.constraint == ONE_ACTIVE_RUN:
-                holder = await self._database.read(_holder, run.conversation_id)
+                holder = await self._database.read_together(_holder, run.conversation_id)
                 raise ConversationBusy(holder) from error
             raise
 
     async def known_request(self, conversation_id: str, keys: Sequence[str]) -> KnownRequest | None:
-        return await self._database.read(known_request, conversation_id, keys)
+        return await self._database.read_together(known_request, conversation_id, keys)
 
-    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Lease | None:
+    async def claim(self, run_id: str, owner: str, now: datetime, expires_at: datetime) -> Claim | None:
         try:
             return await self._database.write(claims.claim, run_id, owner, now, expires_at)
         except UniqueConflict:  # the unique index: another run took the conversation first
@@ -83,30 +93,38 @@ class SqlRunStore:
         return await self._database.write(event_log.append, pages, self._clock.now())
 
     async def last_event(self, run_id: str) -> int:
-        return await self._database.read(event_log.last_event, run_id)
+        return await self._database.read_together(event_log.last_event, run_id)
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[str]:
         return await self._database.write(_renew, leases)
 
     async def cancels_asked(self, owner: str) -> Sequence[str]:
-        return await self._database.read(_cancels_asked, owner)
+        return await self._database.read_together(_cancels_asked, owner)
 
     async def ask_cancel(self, run_id: str, by: str | None, reason: str | None, rollback: bool) -> Run:
         return await self._database.write(_ask_cancel, run_id, by, reason, rollback, self._clock.now())
 
     async def read_log(self, run_id: str, after: int, limit: int) -> LogPage:
-        return await self._database.read(event_log.read, run_id, after, limit)
+        return await self._database.read_together(event_log.read, run_id, after, limit)
+
+    async def log_ends(self, run_ids: Sequence[str]) -> Mapping[str, LogEnd]:
+        return await self._database.read_together(event_log.log_ends, run_ids, self._clock.now())
 
     async def run(self, run_id: str, actor: Actor | None = None) -> Run:
-        return await self._database.read(get_run, run_id, actor)
+        return await self._database.read_together(get_run, run_id, actor)
 
     async def run_steps(self, run_id: str) -> Sequence[Step]:
-        return await self._database.read(steps_of_run, run_id)
+        return await self._database.read_together(steps_of_run, run_id)
 
-    async def turn_so_far(self, turn_id: str) -> tuple[tuple[str, ...], str | None]:
-        return await self._database.read(called_in_turn, turn_id)
+    async def takeover(self, claim: Claim, known: KnownContext | None = None) -> Takeover:
+        return await self._database.read_together(read_takeover, claim, known)
 
-    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Lease]:
+    async def claim_these(
+        self, run_ids: Sequence[str], owner: str, now: datetime, expires_at: datetime
+    ) -> Sequence[Claim]:
+        return await self._database.write(claims.claim_these, run_ids, owner, now, expires_at)
+
+    async def claim_next(self, owner: str, now: datetime, expires_at: datetime, most: int) -> Sequence[Claim]:
         try:
             return await self._database.write(claims.claim_next, owner, now, expires_at, most)
         except UniqueConflict:  # another run took one of the conversations first; the next poll finds the rest
@@ -127,6 +145,16 @@ _HOLDER = Prepared(select(runs.c.id).where(runs.c.conversation_id == bindparam("
 _INSERT = Prepared(insert(runs))
 _RUN = Prepared(select(runs).where(runs.c.id == bindparam("id")))
 _EXTEND = Prepared(update(runs).where(*HELD_BY).values(lease_expires_at=bindparam("expires_at")))
+_ASK_CANCEL = Prepared(
+    update(runs)
+    .where(runs.c.id == bindparam("run"), runs.c.cancel_asked_at.is_(None))
+    .values(
+        cancel_asked_at=bindparam("now"),
+        cancel_asked_by=bindparam("by"),
+        cancel_reason=bindparam("reason"),
+        cancel_rollback=bindparam("rollback"),
+    )
+)
 # `ix_runs_active_cancel` holds only the runs that are to be cancelled.
 _CANCELS_ASKED = Prepared(
     select(runs.c.id).where(runs.c.lease_owner == bindparam("owner"), ACTIVE_RUN, runs.c.cancel_asked_at.is_not(None))
@@ -213,9 +241,8 @@ def _ask_cancel(
     connection: Connection, run_id: str, by: str | None, reason: str | None, rollback: bool, now: datetime
 ) -> Run:
     """Store the first cancel request of a run; later ones change nothing."""
-    asked = (runs.c.id == run_id, runs.c.cancel_asked_at.is_(None))
-    values = {"cancel_asked_at": now, "cancel_asked_by": by, "cancel_reason": reason, "cancel_rollback": rollback}
-    connection.execute(update(runs).where(*asked).values(**values))
+    request = {"run": run_id, "now": now, "by": by, "reason": reason, "rollback": rollback}
+    connection.execute(_ASK_CANCEL, request)
     return get_run(connection, run_id)
 
 

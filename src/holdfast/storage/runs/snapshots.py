@@ -5,7 +5,9 @@ Called by `run_store` before the engine decides what a run does next; other stor
 
 from __future__ import annotations
 
-from sqlalchemy import BindParameter, Connection, bindparam, select
+from dataclasses import replace
+
+from sqlalchemy import BindParameter, Connection, and_, bindparam, func, or_, select
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.approvals.approval_gate import Allowance
@@ -14,9 +16,10 @@ from holdfast.core.conversation.messages import Draft, Message
 from holdfast.core.errors import NotFound
 from holdfast.core.records import Agent, Block, Conversation, Tool
 from holdfast.core.run_request import RunRequest
-from holdfast.ports.stores.run_store import Snapshot
+from holdfast.ports.stores.run_store import Claim, KnownContext, Snapshot, Takeover
+from holdfast.storage.runs.event_log import last_event
 from holdfast.storage.runs.ledger import called_in_turn, unreturned
-from holdfast.storage.runs.steps import step_of
+from holdfast.storage.runs.steps import step_of, steps_of_run
 from holdfast.storage.schema.record_tables import (
     agent_blocks,
     agent_tools,
@@ -56,12 +59,36 @@ _BLOCKS = Prepared(
     .where(agent_blocks.c.agent_id == _AGENT)
     .order_by(agent_blocks.c.position, blocks.c.id)
 )
-_CONTEXT = Prepared(
+_CONTEXT_QUERY = (
     select(messages)
     .join(context, context.c.message_id == messages.c.id)
     .where(context.c.conversation_id == _CONVERSATION_ID)
     .order_by(context.c.position)
 )
+_CONTEXT = Prepared(_CONTEXT_QUERY)
+_SYSTEM_POSITION = (
+    select(func.min(context.c.position)).where(context.c.conversation_id == _CONVERSATION_ID).scalar_subquery()
+)
+_OF_RUN = and_(context.c.position > bindparam("last_seq"), messages.c.run_id == bindparam("run_id"))
+_NEWER = Prepared(_CONTEXT_QUERY.where(or_(context.c.position == _SYSTEM_POSITION, _OF_RUN)))
+
+
+def read_takeover(connection: Connection, claim: Claim, known: KnownContext | None) -> Takeover:
+    """What the new owner of a run continues from. If only the run's input was written since `known`, only that is read
+    of the context."""
+    run = claim.run
+    only_input_is_new = known is not None and run.input_version == known.version + 1
+    known_version = run.input_version if only_input_is_new else known.version if known else None
+    snapshot = read_snapshot(connection, run.conversation_id, known_version)
+    if known is not None and only_input_is_new and snapshot.context is None:
+        given = {"conversation_id": run.conversation_id, "last_seq": known.last_seq, "run_id": run.id}
+        rows = connection.execute(_NEWER, given).mappings()
+        snapshot = replace(snapshot, newer=tuple(message_value(row) for row in rows))
+    if claim.lease.epoch == 1 and run.turn_id == run.id:  # nothing was done in this turn before
+        return Takeover(replace(snapshot, called=(), last_result=None), (), run.last_event)
+    called, last_result = called_in_turn(connection, run.turn_id)
+    snapshot = replace(snapshot, called=called, last_result=last_result)
+    return Takeover(snapshot, steps_of_run(connection, run.id), last_event(connection, run.id))
 
 
 def read_snapshot(connection: Connection, conversation_id: str, known_version: int | None = None) -> Snapshot:
@@ -82,6 +109,7 @@ def read_snapshot(connection: Connection, conversation_id: str, known_version: i
         version=row["version"],
         revision=agent_row["revision"],
         next_seq=row["next_seq"],
+        unanswered_from=row["unanswered_from"],
         context=None if cached else context_of(connection, conversation_id),
         context_tokens=row["context_tokens"],
         calls=calls,

@@ -221,6 +221,7 @@ conversations = Table(
     Column("next_seq", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("context_tokens", BigInteger),
+    Column("unanswered_from", BigInteger),
     Column("summary", Text),
     Column("hidden", Boolean),
     Column("archived_at", Moment),

@@ -58,6 +58,8 @@ runs = Table(
     Column("ttft_ns", BigInteger),
     Column("total_duration_ns", BigInteger),
     Column("num_steps", Integer, nullable=False),
+    Column("accepted_by", String),
+    Column("input_version", BigInteger),
     # SQLite reads a row from its start, so columns that can be long come after all columns that listings filter by.
     Column("tools_used", Document, nullable=False),
     Column("metadata", Document, nullable=False),

@@ -50,7 +50,7 @@ class Prepared(Executable):
         cursor = connection.connection.cursor()
         with driver_errors(connection):
             (cursor.executemany if is_many else cursor.execute)(compiled.text, values)
-            return Rows(cursor, compiled)
+            return Rows(connection, cursor, compiled)
 
 
 @contextmanager
@@ -136,13 +136,33 @@ def _converted(row: tuple[Any, ...], converts: list[tuple[int, _Convert]]) -> tu
 class Rows:
     """The rows of a `Prepared` statement: named tuples, or dictionaries by `mappings`."""
 
-    __slots__ = ("_compiled", "_rows", "rowcount")
+    __slots__ = ("_compiled", "_connection", "_cursor", "_fetched")
 
-    def __init__(self, cursor: Any, compiled: _Compiled) -> None:
-        # SQLite finishes an `UPDATE … RETURNING` only when its last row was read, so all rows are read at once.
-        self._rows = compiled.converted(cursor.fetchall(), cursor.description) if compiled.columns else []
-        self.rowcount: int = cursor.rowcount
+    def __init__(self, connection: Connection, cursor: Any, compiled: _Compiled) -> None:
+        self._connection = connection
+        self._cursor = cursor
         self._compiled = compiled
+        self._fetched: _Tuples | None = None
+        # SQLite finishes an `UPDATE … RETURNING` only when its last row was read. On Postgres what is not looked at is
+        # not waited for (`storage.sql.pipelined`).
+        if connection.dialect.name == "sqlite" and compiled.columns:
+            self._fetched = self._fetch()
+
+    @property
+    def _rows(self) -> _Tuples:
+        if self._fetched is None:
+            self._fetched = self._fetch()
+        return self._fetched
+
+    def _fetch(self) -> _Tuples:
+        with driver_errors(self._connection):
+            return self._compiled.converted(self._cursor.fetchall(), self._cursor.description)
+
+    @property
+    def rowcount(self) -> int:
+        with driver_errors(self._connection):
+            count: int = self._cursor.rowcount
+            return count
 
     def keys(self) -> tuple[str, ...]:
         return self._compiled.columns
