@@ -30,6 +30,7 @@ from holdfast.ports.stores.run_store import (
     StaleMemory,
     StaleSnapshot,
     Takeover,
+    Written,
 )
 from simulator.rows import AgentRows, CallRow, ConversationRows, RunRow, Tables
 from simulator.writing import run_values, write
@@ -221,7 +222,7 @@ class MemoryStore(Tables):
         if row.epoch == lease.epoch and row.run.status in ACTIVE:
             row.owner = row.expires_at = None
 
-    def checkpoint(self, lease: Lease, change: Change, now: datetime) -> bool:
+    def checkpoint(self, lease: Lease, change: Change, now: datetime) -> Written:
         row = self._fenced(lease)
         stored = self.conversations[row.run.conversation_id]
         if change.rest is not None:
@@ -229,8 +230,9 @@ class MemoryStore(Tables):
         self._check(stored, change)
         row.expires_at = lease.expires_at
         row.run = replace(row.run, status=change.rest.status if change.rest else "running", **run_values(change))
+        revision = stored.agent_rows.revision
         write(self, stored, row, change, now)
-        return row.cancel_asked_at is not None
+        return Written(row.cancel_asked_at is not None, revision)
 
     def _fenced(self, lease: Lease) -> RunRow:
         row = self.runs[lease.run_id]

@@ -29,6 +29,7 @@ from holdfast.ports.stores.run_store import (
     NewPage,
     Snapshot,
     Takeover,
+    Written,
 )
 from simulator.loop import Process, VirtualLoop
 from simulator.store import MemoryStore
@@ -189,8 +190,9 @@ class SimRunStore:
         claim: Claim | None = await self._call("claim", run_id, owner, now, expires_at)
         return claim
 
-    async def checkpoint(self, lease: Lease, change: Change) -> bool:
-        return bool(await self._call("checkpoint", lease, change))
+    async def checkpoint(self, lease: Lease, change: Change) -> Written:
+        written: Written = await self._call("checkpoint", lease, change)
+        return written
 
     async def settle_resting(self, run_id: str, change: Change) -> bool:
         return bool(await self._call("settle_resting", run_id, change))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 
 from holdfast.api.turns import cancel
 
@@ -74,6 +75,32 @@ def test_by_agent_an_active_run_and_one_that_waits_in_another_conversation_are_c
     assert answer.json() == {waiting: "cancelled", working: "cancelled"}
     said = {"input": "/say free", "streaming": False}
     assert http.post(f"/v1/conversations/{waits_in}/messages", json=said).status_code == 200
+
+
+def test_a_named_run_that_has_ended_is_answered_with_its_own_status(http: httpx.Client) -> None:
+    agent_id = new_agent(http)
+    ended = {
+        begin(http, new_conversation(http, agent_id), text): status
+        for text, status in (("/say hi", "completed"), ("/fail llm_error", "failed"))
+    }
+    for run_id in ended:
+        http.post(f"/v1/runs/{run_id}/stream", json={})
+    active = begin(http, new_conversation(http, agent_id), LONG)
+    for _ in range(2):
+        answer = http.post(f"/v1/agents/{agent_id}/messages/cancel", json={"run_ids": [*ended, active]})
+        assert answer.json() == {**ended, active: "cancelled"}
+    assert {run_id: status_of(http, run_id) for run_id in ended} == ended
+
+
+@pytest.mark.parametrize("body", [{}, {"run_ids": []}, {"run_ids": None}])
+def test_a_cancel_with_nothing_to_cancel_is_a_conflict(http: httpx.Client, body: dict[str, Any]) -> None:
+    agent_id = new_agent(http)
+    run_id = begin(http, agent_id, "/say hi")
+    http.post(f"/v1/runs/{run_id}/stream", json={})
+    refused = http.post(f"/v1/agents/{agent_id}/messages/cancel", json=body)
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == f"CONFLICT: No active runs to cancel for agent {agent_id}"
+    assert status_of(http, run_id) == "completed"
 
 
 def test_unknown_run_ids_are_reported_as_failed(http: httpx.Client) -> None:

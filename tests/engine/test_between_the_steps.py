@@ -12,7 +12,7 @@ from holdfast.core.conversation.messages import Approval, Draft, Text, UserBody
 from holdfast.core.records import Run
 from holdfast.ports.paging import Page
 from holdfast.ports.stores.approval_store import ApprovalFilter
-from holdfast.ports.stores.run_store import Change, Claim, KnownContext, Lease, NewPage
+from holdfast.ports.stores.run_store import Change, Claim, KnownContext, Lease, NewPage, Written
 from holdfast.records.approvals import Approvals
 from holdfast.storage.records.approval_store import SqlApprovals
 from holdfast.storage.records.organizations import DEFAULT_ACTOR
@@ -118,9 +118,9 @@ async def test_a_cancel_that_comes_as_the_run_begins_to_wait_is_not_lost(house: 
     store = house.deps.store
     checkpoint = store.checkpoint
 
-    async def cancel_first(lease: object, change: object) -> bool:
+    async def cancel_first(lease: Lease, change: Change) -> Written:
         await store.ask_cancel(run.id, "user-1", "too late?", False)
-        return await checkpoint(lease, change)  # type: ignore[arg-type]
+        return await checkpoint(lease, change)
 
     store.checkpoint = cancel_first  # type: ignore[method-assign]
     run = await house.start(conversation)
@@ -196,7 +196,7 @@ async def test_a_worker_that_slept_past_its_lease_starts_no_tool(database_url: s
         store, clock = house.deps.store, house.deps.clock
         checkpoint = store.checkpoint
 
-        async def then_sleep(lease: Lease, change: Change) -> bool:
+        async def then_sleep(lease: Lease, change: Change) -> Written:
             asked = await checkpoint(replace(lease, expires_at=clock.now() - timedelta(seconds=1)), change)
             late = clock.now() + timedelta(seconds=11)
             await store.claim(run.id, "other", clock.now(), late)

@@ -111,8 +111,8 @@ async def test_the_model_can_make_the_edit_again_on_what_it_was_told(house: Hous
     assert [status for status, _ in await results(house, conversation)] == ["error", "success"]
 
 
-async def test_an_edit_of_a_person_earlier_in_the_run_is_not_lost_either(house: House) -> None:
-    """The run read the blocks when it began; the person wrote while an unrelated tool was at work."""
+async def test_an_edit_of_a_person_earlier_in_the_run_is_read_before_the_model_makes_its_own(house: House) -> None:
+    """The person wrote while an unrelated tool was at work."""
     builtins = builtins_of(house)
     house.toolbox.does["memory_rethink"] = builtins.run
     conversation = await house.agent("look", tools=["memory_rethink"], memory_blocks=[HUMAN])
@@ -126,7 +126,9 @@ async def test_an_edit_of_a_person_earlier_in_the_run_is_not_lost_either(house: 
     house.model.script(Call("memory_rethink", {"label": "human", "new_memory": "Nothing"}))
     house.model.script(Say("I see"))
     await house.finished(conversation)
-    assert await blocks_of(house, conversation) == {"human": "Name: Ada Lovelace"}
+    read = ["Ada Lovelace" in str(request.messages[0].body) for request in house.model.requests]
+    assert read == [False, True, False]
+    assert await blocks_of(house, conversation) == {"human": "Nothing"}
 
 
 async def test_a_block_that_became_read_only_meanwhile_is_left_alone(house: House) -> None:

@@ -69,10 +69,17 @@ def make_app(lifespan: Lifespan | None) -> FastAPI:
     for module in MODULES:
         app.router.routes.extend(module.router.routes)  # `include_router` would build every lazy route here
     app.router.routes.extend(agents.internal_router.routes)
-    # A plain function, so that FastAPI calls it on a thread: it builds every lazy route, which takes some 100 ms.
-    app.add_api_route(OPENAPI, lambda: JsonResponse(app.openapi()), methods=["GET"], include_in_schema=False)
+    app.add_api_route(OPENAPI, lambda: _openapi(app), methods=["GET"], include_in_schema=False)
     app.router.routes.extend(docs_routes.ROUTES)
     return app
+
+
+def _openapi(app: FastAPI) -> JsonResponse:
+    """A plain function, so that FastAPI calls it on a thread: it builds every lazy route, which takes a second. The
+    import is here because the shapes of all responses would make each start slower."""
+    from holdfast.api.openapi.document import openapi_document
+
+    return JsonResponse(openapi_document(app))
 
 
 async def _body_too_large(request: Request, error: Exception) -> JsonResponse:

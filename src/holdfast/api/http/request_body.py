@@ -76,4 +76,5 @@ def body_of(shape: type[Any]) -> Any:
                 [{**one, "loc": ("body", *one["loc"])} for one in errors], body=data
             ) from error
 
+    read.body_shape = shape  # type: ignore[attr-defined]  # for `/openapi.json`
     return Depends(read)

@@ -30,7 +30,7 @@ from holdfast.core.errors import InvalidArgument, NotFound, NothingToCancel, Tel
 from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.records import Actor, Run
 from holdfast.ports.paging import Page
-from holdfast.ports.stores.history_store import MessageScope, RunFilter
+from holdfast.ports.stores.history_store import MessageScope
 from holdfast.records.agents import initial_messages
 from holdfast.records.conversation.default_messages import default_messages
 
@@ -134,8 +134,7 @@ async def capture(
 
 @router.post("/agents/{agent_id}/messages/cancel")
 async def cancel(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body: CancelBody) -> JsonResponse:
-    """Cancel the runs in `run_ids`; without them, all of the agent's unfinished runs, in every conversation. If there
-    is none, the newest run, which has ended, is reported."""
+    """Cancel the runs in `run_ids`; without them, all of the agent's unfinished runs, in every conversation."""
     if body.run_ids:
         await services.conversation_store.default_of(actor, agent_id)
         named = await asyncio.gather(
@@ -146,8 +145,6 @@ async def cancel(services: ServicesDep, actor: ActorDep, agent_id: AgentId, body
     found = await services.history.open_runs(actor, agent_id=agent_id)
     if not found:  # only now is it asked whether there is such an agent, because someone waits for the cancel
         await services.conversation_store.default_of(actor, agent_id)
-        found = list(await services.history.runs(actor, RunFilter(agent_ids=(agent_id,)), Page(limit=1)))
-    if not found:
         raise NothingToCancel(f"CONFLICT: No active runs to cancel for agent {agent_id}")
     return JsonResponse(await cancel_runs(services, actor, found, body))
 

@@ -56,6 +56,7 @@ async def _identity(request: Request) -> RequestIdentity:
     return RequestIdentity(key, has_count, is_retry, lambda: wait_for_disconnect(request))
 
 
+IDENTITY_READER = _identity
 IdentityDep = Annotated[RequestIdentity, Depends(_identity)]
 
 

@@ -18,7 +18,7 @@ from holdfast.core.budget import seconds_spent
 from holdfast.core.errors import AskedWrongly, LostLease
 from holdfast.core.lifecycle import ACTIVE
 from holdfast.core.records import Run
-from holdfast.core.state import BudgetSpent, CancelAsked, Crashed, Decision, Happened, ToolSettled
+from holdfast.core.state import BudgetSpent, CallModel, CancelAsked, Crashed, Decision, Happened, ToolSettled
 from holdfast.engine.run import tool_call
 from holdfast.engine.run.build_change import EventPage, Outcome
 from holdfast.engine.run.effects import Effects
@@ -41,6 +41,7 @@ class Driver:
         self._is_first = False  # whether the next checkpoint is the first one of this run
         self._has_ttft = run.ttft_ns is not None
         self._context_tokens: int | None = None  # as the model counted them last
+        self._agent_revision = session.memory_revision
         self._time_limit: asyncio.Task[None] | None = None
         self._rests = False
 
@@ -63,6 +64,7 @@ class Driver:
                 decision = await self._first_decision(found)
             while decision is not None and decision.stop is None:
                 if not self.held_lease.interrupted.is_set():
+                    await self._see_new_memory(decision)
                     self._effects.begin(decision.effects, self._session.state)
                 decision = await self._decide_and_write(await self._next())
         except LostLease:
@@ -76,6 +78,16 @@ class Driver:
                 self._session.keep(rests=False)
             deps.feed.close(self.run.id)
             await self._effects.closed()
+
+    async def _see_new_memory(self, decision: Decision) -> None:
+        """Before the model is called, read the memory blocks again if somebody has changed the agent since they were
+        read. The next checkpoint stores the system message that is made from them."""
+        if self._agent_revision == self._session.memory_revision:
+            return
+        if any(isinstance(effect, CallModel) for effect in decision.effects):
+            await self._session.refresh_memory()
+            self._agent_revision = self._session.memory_revision
+            self._is_first = True
 
     async def _first_decision(self, found: Happened) -> Decision:
         """Decide on what was found. Input that has become invalid fails the run and leaves the open calls of other runs
@@ -168,7 +180,7 @@ class Driver:
             first_event, records = await self._journal.settle()
             lease = self.held_lease.renewed()
             try:
-                change, is_cancel_asked = await self._session.commit(
+                change, written = await self._session.commit(
                     self.run,
                     decision,
                     outcome,
@@ -186,7 +198,8 @@ class Driver:
                 if not await self._session.catch_up():
                     raise
             else:
-                if is_cancel_asked:
+                if written.is_cancel_asked:
                     self.held_lease.cancel_asked()
                 self.held_lease.kept(lease)
+                self._agent_revision = written.revision
                 return change

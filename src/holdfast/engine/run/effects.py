@@ -129,7 +129,7 @@ class Effects:
 
     async def _call_model(self, effect: CallModel, state: State) -> Outcome:
         call = self._call = model_call.new_call(self._run.id, state, self._deps.clock)
-        choices = model_call.choices(effect, state.config, self._loaded, self._request)
+        choices = model_call.choices(effect, state.config, self._loaded.with_current_memory(), self._request)
         show = self._journal.show if self._request.stream_tokens else model_call.unseen
         models, clock = self._deps.models, self._deps.clock
         happened = await model_call.perform(call, models, choices, self._run.org_id, clock, show)

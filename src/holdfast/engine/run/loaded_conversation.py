@@ -83,6 +83,11 @@ class LoadedConversation:
         text = compile_system(self.override_system or self.agent.system, self.blocks)
         return None if text == system.body.text else replace(system, body=SystemBody(text))
 
+    def with_current_memory(self) -> LoadedConversation:
+        """The conversation with the system message that is made from the blocks as they are known."""
+        system = self.recompiled_system()
+        return self if system is None else replace(self, context=(system, *self.context[1:]))
+
     def apply_edits(self, edits: tuple[MemoryEdit, ...]) -> None:
         """Apply a tool's edits to the agent's memory."""
         after = {edit.before.id: edit.after for edit in edits if edit.before is not None}

@@ -42,6 +42,7 @@ class Session:
     snapshot: Snapshot
     loaded: LoadedConversation
     state: State
+    memory_revision: int = 0  # of the agent, when `loaded.blocks` were read
     is_from_memory: bool = False  # nothing was read yet, so the next commit compares the agent's revision too
 
     @classmethod
@@ -74,7 +75,7 @@ class Session:
         if with_limits:
             limits = await limits_of_run(deps, snapshot.agent, snapshot.conversation, request)
         state = state_of(snapshot, loaded, request, limits=limits, steps=steps)
-        return cls(deps, request, snapshot, loaded, state)
+        return cls(deps, request, snapshot, loaded, state, snapshot.revision)
 
     def decide(self, happened: Happened) -> Decision:
         return decide(self.state, happened)
@@ -123,7 +124,7 @@ class Session:
     async def refresh_memory(self) -> None:
         """Load the memory blocks again, after another writer has changed one."""
         snapshot = await self.deps.store.snapshot(self.loaded.conversation.id, self.loaded.version)
-        self.loaded.blocks = snapshot.blocks
+        self.loaded.blocks, self.memory_revision = snapshot.blocks, snapshot.revision
 
     async def catch_up(self) -> bool:
         """After `StaleSnapshot`: whether only the history has grown, as when a queued run was cancelled, and the

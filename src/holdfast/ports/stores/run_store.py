@@ -126,6 +126,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """What the lease holder learns from a checkpoint."""
+
+    is_cancel_asked: bool
+    revision: int  # of the agent; it does not have to include what this change has written
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A consistent read of a conversation with everything that a decision needs. `context` is None if the caller
     already has the context of this version, or has it but for `newer`: the system message as it is now, and what was
@@ -231,8 +239,8 @@ class RunStore(Protocol):
         """Take over an active run whose lease has expired; None if another owner has it or it rests."""
         ...
 
-    async def checkpoint(self, lease: Lease, change: Change) -> bool:
-        """Write a change; True if a cancel of the run was requested."""
+    async def checkpoint(self, lease: Lease, change: Change) -> Written:
+        """Write a change."""
         ...
 
     async def settle_resting(self, run_id: str, change: Change) -> bool:

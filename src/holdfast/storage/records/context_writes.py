@@ -31,7 +31,7 @@ def replace_context(
     positions = _positions(connection, conversation.id)
     if [message_id for message_id, _ in sorted(positions.items(), key=lambda item: item[1])] == list(message_ids):
         return
-    if unreturned(connection, conversation.id)[0]:
+    if unreturned(connection, conversation.id).first() is not None:
         raise Conflict("Tool calls of this agent wait for an answer; answer or cancel them, then change message_ids.")
     found = _messages(connection, conversation.id, message_ids)
     check(found)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, select, update
+from sqlalchemy import Connection, CursorResult, Select, bindparam, select, update
 
-from holdfast.ports.stores.run_store import StaleSnapshot
+from holdfast.ports.stores.run_store import Change, StaleSnapshot
 from holdfast.storage.schema.record_tables import agent_blocks, agent_tools, agents
 from holdfast.storage.sql.prepared import Prepared
 
@@ -23,10 +23,14 @@ RAISED = {"revision": agents.c.revision + 1}
 _REVISION = Prepared(select(agents.c.revision).where(agents.c.id == bindparam("agent_id")))
 
 
-def refuse_if_changed(connection: Connection, agent_id: str, revision: int) -> None:
-    """Raise `StaleSnapshot` unless the agent still has this revision."""
-    if connection.execute(_REVISION, {"agent_id": agent_id}).scalar() != revision:
-        raise StaleSnapshot(f"Agent {agent_id} has changed since revision {revision}.")
+def revision_of(connection: Connection, agent_id: str) -> CursorResult[Any]:
+    return connection.execute(_REVISION, {"agent_id": agent_id})
+
+
+def refuse_if_changed(revision: CursorResult[Any], change: Change) -> None:
+    """Raise `StaleSnapshot` unless the agent still has the revision that the change was decided on."""
+    if revision.scalar() != change.revision:
+        raise StaleSnapshot(f"The agent has changed since revision {change.revision}.")
 
 
 def raise_of_agents(connection: Connection, agent_ids: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, CursorResult, and_, delete, func, insert, or_, select, update
 
 from holdfast.core.conversation.message_codec import encode
 from holdfast.core.conversation.messages import Message
@@ -24,30 +24,33 @@ from holdfast.core.errors import Broken
 from holdfast.core.lifecycle import RunStatus, check_rest
 from holdfast.core.records import Run
 from holdfast.ports.ids import new_id
-from holdfast.ports.stores.run_store import Change, Lease, Rest, StaleSnapshot
+from holdfast.ports.stores.run_store import Change, Lease, Rest, StaleSnapshot, Written
 from holdfast.storage.chores.outbox import enqueue_callback
 from holdfast.storage.runs import audit_log
-from holdfast.storage.runs.agent_revision import refuse_if_changed
+from holdfast.storage.runs.agent_revision import refuse_if_changed, revision_of
 from holdfast.storage.runs.block_edits import write_edit
 from holdfast.storage.runs.ledger import write_calls
 from holdfast.storage.runs.steps import write_step
 from holdfast.storage.runs.used_tools import names_of_used_tools, write_used_tools
 from holdfast.storage.schema.record_tables import agents, allowances, context, conversations, events, messages, runs
 from holdfast.storage.sql.prepared import Prepared
-from holdfast.storage.sql.statements import ACTIVE_RUN, FENCED, fenced, may_become, set_where
+from holdfast.storage.sql.statements import ACTIVE_RUN, FENCED, fence, may_become, row_of_fence, set_where
 
 _INSERT_MESSAGES = Prepared(insert(messages))
 _INSERT_CONTEXT = Prepared(insert(context))
 _INSERT_EVENTS = Prepared(insert(events))
 
 
-def checkpoint(connection: Connection, lease: Lease, change: Change, now: datetime) -> bool:
-    """Write a change as the lease holder; True if a cancel was requested meanwhile. Raises `LostLease`."""
+def checkpoint(connection: Connection, lease: Lease, change: Change, now: datetime) -> Written:
+    """Write a change as the lease holder. Raises `LostLease`."""
     after = rested(change.rest) if change.rest else "running"
     values = {"status": after, "lease_expires_at": lease.expires_at} | run_values(change)
-    row = fenced(connection, lease, values)
-    _write(connection, dict(row), change, now)
-    return row["cancel_asked_at"] is not None
+    fenced = fence(connection, lease, values)
+    moved = _move_conversation(connection, change)  # sent before the result of the fence is waited for
+    row = row_of_fence(fenced, lease)
+    _refuse_if_stale(moved, change)
+    _write(connection, row, change, now)
+    return Written(row["cancel_asked_at"] is not None, row["revision"])
 
 
 def settle_resting(connection: Connection, run_id: str, change: Change, now: datetime) -> bool:
@@ -62,6 +65,7 @@ def settle_resting(connection: Connection, run_id: str, change: Change, now: dat
     row = connection.execute(fence).mappings().first()
     if row is None:
         return False
+    _refuse_if_stale(_move_conversation(connection, change), change)
     _write(connection, dict(row), change, now)
     return True
 
@@ -77,6 +81,11 @@ def first_change(connection: Connection, run: Run, change: Change, now: datetime
         "callback_url": run.callback_url,
         "created_at": run.created_at,
     }
+    moved = _move_conversation(connection, change)
+    revision = None if change.revision is None else revision_of(connection, run.agent_id)
+    _refuse_if_stale(moved, change)
+    if revision is not None:
+        refuse_if_changed(revision, change)
     _write(connection, owner, change, now)
 
 
@@ -87,6 +96,7 @@ def idle_change(connection: Connection, change: Change, now: datetime) -> None:
         raise Broken("Only messages, context and settled calls can change outside of a run.")
     query = select(conversations.c.org_id, conversations.c.agent_id).where(conversations.c.id == change.conversation_id)
     owner = connection.execute(query).mappings().one()
+    _refuse_if_stale(_move_conversation(connection, change), change)
     _write(connection, {"id": None, "turn_id": None, **owner}, change, now)
 
 
@@ -117,10 +127,6 @@ def run_values(change: Change) -> dict[str, Any]:
 
 
 def _write(connection: Connection, run: dict[str, Any], change: Change, now: datetime) -> None:
-    if change.moves:
-        _move_conversation(connection, change)
-    if change.revision is not None:
-        refuse_if_changed(connection, run["agent_id"], change.revision)
     if change.step:
         write_step(connection, change.step, new=change.step_is_new)
     if change.messages:
@@ -146,8 +152,10 @@ def _write(connection: Connection, run: dict[str, Any], change: Change, now: dat
         enqueue_callback(connection, run, change, now)
 
 
-def _move_conversation(connection: Connection, change: Change) -> None:
-    """Compare and advance the version: a change that was decided on an older version of the conversation is refused."""
+def _move_conversation(connection: Connection, change: Change) -> CursorResult[Any] | None:
+    """Compare and advance the version, if the change moves the conversation."""
+    if not change.moves:
+        return None
     values: dict[str, Any] = {
         "version": change.version + 1,
         "next_seq": change.next_seq + len(change.messages),
@@ -157,7 +165,12 @@ def _move_conversation(connection: Connection, change: Change) -> None:
     if change.messages:
         values["last_message_at"] = change.messages[-1].created_at
     current = {"id": change.conversation_id, "version": change.version}
-    if set_where(connection, conversations, current, values) != 1:
+    return set_where(connection, conversations, current, values)
+
+
+def _refuse_if_stale(moved: CursorResult[Any] | None, change: Change) -> None:
+    """Refuse a change that was decided on an older version of the conversation."""
+    if moved is not None and moved.rowcount != 1:
         raise StaleSnapshot(f"Conversation {change.conversation_id} has moved on from version {change.version}.")
 
 

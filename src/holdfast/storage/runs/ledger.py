@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import Connection, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, CursorResult, bindparam, insert, or_, select, update
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.conversation.message_codec import decode, encode
@@ -158,9 +158,14 @@ def _change_call(connection: Connection, call: Call, now: datetime) -> None:
         raise Broken(f"Call {call.call.id} of step {call.step_id} cannot become {call.status} from its current status.")
 
 
-def unreturned(connection: Connection, conversation_id: str) -> tuple[tuple[Call, ...], str | None]:
-    """The calls whose results are not yet in a message, and the id of their turn."""
-    rows = connection.execute(_UNRETURNED, {"conversation": conversation_id}).mappings().all()
+def unreturned(connection: Connection, conversation_id: str) -> CursorResult[Any]:
+    """The calls whose results are not yet in a message."""
+    return connection.execute(_UNRETURNED, {"conversation": conversation_id})
+
+
+def calls_of(unreturned_rows: CursorResult[Any]) -> tuple[tuple[Call, ...], str | None]:
+    """The calls, and the id of their turn."""
+    rows = unreturned_rows.mappings().all()
     return tuple(_call(row) for row in rows), rows[0]["turn_id"] if rows else None
 
 

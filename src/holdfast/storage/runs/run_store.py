@@ -27,6 +27,7 @@ from holdfast.ports.stores.run_store import (
     NewPage,
     Snapshot,
     Takeover,
+    Written,
 )
 from holdfast.storage.runs import checkpoint as checkpoints
 from holdfast.storage.runs import claims, event_log
@@ -80,7 +81,7 @@ class SqlRunStore:
         except UniqueConflict:  # the unique index: another run took the conversation first
             return None
 
-    async def checkpoint(self, lease: Lease, change: Change) -> bool:
+    async def checkpoint(self, lease: Lease, change: Change) -> Written:
         return await self._database.write(checkpoints.checkpoint, lease, self._with_webhook(change), self._clock.now())
 
     async def settle_resting(self, run_id: str, change: Change) -> bool:

@@ -6,8 +6,9 @@ Called by `run_store` before the engine decides what a run does next; other stor
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import BindParameter, Connection, and_, bindparam, func, or_, select
+from sqlalchemy import BindParameter, Connection, CursorResult, and_, bindparam, func, or_, select
 from sqlalchemy.engine import RowMapping
 
 from holdfast.core.approvals.approval_gate import Allowance
@@ -18,7 +19,7 @@ from holdfast.core.records import Agent, Block, Conversation, Tool
 from holdfast.core.run_request import RunRequest
 from holdfast.ports.stores.run_store import Claim, KnownContext, Snapshot, Takeover
 from holdfast.storage.runs.event_log import last_event
-from holdfast.storage.runs.ledger import called_in_turn, unreturned
+from holdfast.storage.runs.ledger import called_in_turn, calls_of, unreturned
 from holdfast.storage.runs.steps import step_of, steps_of_run
 from holdfast.storage.schema.record_tables import (
     agent_blocks,
@@ -77,13 +78,15 @@ def read_takeover(connection: Connection, claim: Claim, known: KnownContext | No
     """What the new owner of a run continues from. If only the run's input was written since `known`, only that is read
     of the context."""
     run = claim.run
-    only_input_is_new = known is not None and run.input_version == known.version + 1
-    known_version = run.input_version if only_input_is_new else known.version if known else None
-    snapshot = read_snapshot(connection, run.conversation_id, known_version)
-    if known is not None and only_input_is_new and snapshot.context is None:
+    newer: CursorResult[Any] | None = None
+    known_version = None if known is None else known.version
+    if known is not None and run.input_version == known.version + 1:
+        known_version = run.input_version
         given = {"conversation_id": run.conversation_id, "last_seq": known.last_seq, "run_id": run.id}
-        rows = connection.execute(_NEWER, given).mappings()
-        snapshot = replace(snapshot, newer=tuple(message_value(row) for row in rows))
+        newer = connection.execute(_NEWER, given)
+    snapshot = read_snapshot(connection, run.conversation_id, known_version, run.agent_id)
+    if newer is not None and snapshot.context is None:
+        snapshot = replace(snapshot, newer=_messages(newer))
     if claim.lease.epoch == 1 and run.turn_id == run.id:  # nothing was done in this turn before
         return Takeover(replace(snapshot, called=(), last_result=None), (), run.last_event)
     called, last_result = called_in_turn(connection, run.turn_id)
@@ -91,35 +94,58 @@ def read_takeover(connection: Connection, claim: Claim, known: KnownContext | No
     return Takeover(snapshot, steps_of_run(connection, run.id), last_event(connection, run.id))
 
 
-def read_snapshot(connection: Connection, conversation_id: str, known_version: int | None = None) -> Snapshot:
-    """The snapshot of a conversation. Its context is left out if the caller has it cached at `known_version`."""
-    row = connection.execute(_CONVERSATION, {"conversation_id": conversation_id}).mappings().first()
+def read_snapshot(
+    connection: Connection, conversation_id: str, known_version: int | None = None, agent_id: str | None = None
+) -> Snapshot:
+    """The snapshot of a conversation. Its context is left out if the caller has it cached at `known_version`. Whoever
+    knows the agent saves a wait: on Postgres all statements are then sent before the first result is looked at."""
+    of_conversation = {"conversation_id": conversation_id}
+    found = connection.execute(_CONVERSATION, of_conversation)
+    open_calls = unreturned(connection, conversation_id)
+    allowed = connection.execute(_ALLOWANCES, of_conversation)
+    seen = connection.execute(_CONTEXT, of_conversation) if known_version is None else None
+    of_agent = None if agent_id is None else _read_agent(connection, agent_id)
+    row = found.mappings().first()
     if row is None:
         raise NotFound(f"Conversation {conversation_id} not found")
-    agent_row = connection.execute(_AGENT_ROW, {"agent_id": row["agent_id"]}).mappings().one()
-    calls, turn_id = unreturned(connection, conversation_id)
+    agent_rows, tool_rows, block_rows = of_agent or _read_agent(connection, row["agent_id"])
+    if seen is None and row["version"] != known_version:
+        seen = connection.execute(_CONTEXT, of_conversation)
+    agent_row = agent_rows.mappings().one()
+    calls, turn_id = calls_of(open_calls)
     called, last_result = called_in_turn(connection, turn_id) if turn_id else ((), None)
     steps = sorted({call.step_id for call in calls})
-    cached = row["version"] == known_version
     return Snapshot(
         conversation=from_row(Conversation, row),
         agent=from_row(Agent, agent_row),
-        tools=tools_of(connection, row["agent_id"]),
-        blocks=blocks_of(connection, row["agent_id"]),
+        tools=tuple(from_row(Tool, tool) for tool in tool_rows.mappings()),
+        blocks=tuple(from_row(Block, block) for block in block_rows.mappings()),
         version=row["version"],
         revision=agent_row["revision"],
         next_seq=row["next_seq"],
         unanswered_from=row["unanswered_from"],
-        context=None if cached else context_of(connection, conversation_id),
+        context=None if seen is None else _messages(seen),
         context_tokens=row["context_tokens"],
         calls=calls,
         turn_id=turn_id,
         step=step_of(connection, steps[0]) if steps else None,
         called=called,
         last_result=last_result,
-        allowances=allowances_of(connection, conversation_id),
+        allowances=tuple(Allowance(*allowance) for allowance in allowed),
         unread=messages_sent_with_answers(connection, steps) if steps else (),
     )
+
+
+def _read_agent(
+    connection: Connection, agent_id: str
+) -> tuple[CursorResult[Any], CursorResult[Any], CursorResult[Any]]:
+    """The agent, its tools and its memory blocks."""
+    given = {"agent_id": agent_id}
+    return connection.execute(_AGENT_ROW, given), connection.execute(_TOOLS, given), connection.execute(_BLOCKS, given)
+
+
+def _messages(rows: CursorResult[Any]) -> tuple[Message, ...]:
+    return tuple(message_value(row) for row in rows.mappings())
 
 
 def messages_sent_with_answers(connection: Connection, step_ids: list[str]) -> tuple[Draft, ...]:
@@ -134,25 +160,6 @@ def messages_sent_with_answers(connection: Connection, step_ids: list[str]) -> t
     )
     answers = (row.request for row in connection.execute(query) if row.body["type"] == "approval_response")
     return tuple(draft for request in answers for draft in RunRequest.from_json(request).messages)
-
-
-def allowances_of(connection: Connection, conversation_id: str) -> tuple[Allowance, ...]:
-    """The standing permissions of this conversation that are not revoked."""
-    return tuple(Allowance(*row) for row in connection.execute(_ALLOWANCES, {"conversation_id": conversation_id}))
-
-
-def tools_of(connection: Connection, agent_id: str) -> tuple[Tool, ...]:
-    return tuple(from_row(Tool, row) for row in connection.execute(_TOOLS, {"agent_id": agent_id}).mappings())
-
-
-def blocks_of(connection: Connection, agent_id: str) -> tuple[Block, ...]:
-    return tuple(from_row(Block, row) for row in connection.execute(_BLOCKS, {"agent_id": agent_id}).mappings())
-
-
-def context_of(connection: Connection, conversation_id: str) -> tuple[Message, ...]:
-    """The messages that the model sees now, in order."""
-    rows = connection.execute(_CONTEXT, {"conversation_id": conversation_id}).mappings()
-    return tuple(message_value(row) for row in rows)
 
 
 def message_value(row: RowMapping) -> Message:

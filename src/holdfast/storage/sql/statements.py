@@ -11,7 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, Update, and_, bindparam, literal_column, not_, or_, select, update
+from sqlalchemy import (
+    Connection,
+    CursorResult,
+    Table,
+    Update,
+    and_,
+    bindparam,
+    literal_column,
+    not_,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.visitors import InternalTraversal
@@ -19,7 +31,7 @@ from sqlalchemy.sql.visitors import InternalTraversal
 from holdfast.core.errors import Broken, LostLease
 from holdfast.core.lifecycle import RunStatus, sources_of
 from holdfast.ports.stores.run_store import Lease
-from holdfast.storage.schema.run_tables import runs
+from holdfast.storage.schema.record_tables import agents, runs
 from holdfast.storage.sql.prepared import Prepared
 
 # SQLite uses a partial index only if the query repeats the index's condition word for word; else it scans all runs.
@@ -82,10 +94,12 @@ def also(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
     return _WithoutIndex(column) == value
 
 
-def set_where(connection: Connection, table: Table, where: Mapping[str, Any], values: Mapping[str, Any]) -> int:
-    """UPDATE the rows in which the columns of `where` have these values; returns the number of rows."""
+def set_where(
+    connection: Connection, table: Table, where: Mapping[str, Any], values: Mapping[str, Any]
+) -> CursorResult[Any]:
+    """UPDATE the rows in which the columns of `where` have these values. The result knows their number."""
     statement = _prepared_update(table, tuple(where), tuple(values))
-    return connection.execute(statement, _parameters(where, values)).rowcount
+    return connection.execute(statement, _parameters(where, values))
 
 
 @lru_cache(maxsize=256)
@@ -98,18 +112,22 @@ def _update(table: Table, where: tuple[str, ...], values: tuple[str, ...]) -> Up
     return update(table).where(*compared).values({name: bindparam(f"v_{name}") for name in values})
 
 
-def fenced(connection: Connection, lease: Lease, values: Mapping[str, Any]) -> Any:
-    """UPDATE an active run as its lease holder, and return the columns of `FENCED`.
+def fence(connection: Connection, lease: Lease, values: Mapping[str, Any]) -> CursorResult[Any]:
+    """UPDATE an active run as its lease holder. `row_of_fence` has the result.
 
-    Raises `LostLease` if another owner has the run, or if the lease was released: a write that the old owner still had
-    pending comes too late. A new status must be one that an active run can change to.
-    """
+    A new status must be one that an active run can change to."""
     where = {"id": lease.run_id, "lease_epoch": lease.epoch, "lease_owner": lease.owner}
     statement = _fence(tuple(values), values.get("status", "running"))
-    row = connection.execute(statement, _parameters(where, values)).mappings().first()
+    return connection.execute(statement, _parameters(where, values))
+
+
+def row_of_fence(updated: CursorResult[Any], lease: Lease) -> dict[str, Any]:
+    """The columns of `FENCED`. Raises `LostLease` if another owner has the run, or if the lease was released: a write
+    that the old owner still had pending comes too late."""
+    row = updated.mappings().first()
     if row is None:
         raise LostLease(f"Run {lease.run_id} is no longer ours (epoch {lease.epoch}).")
-    return row
+    return dict(row)
 
 
 @lru_cache(maxsize=64)
@@ -135,6 +153,7 @@ FENCED = (
     runs.c.cancel_asked_at,
     runs.c.callback_url,
     runs.c.created_at,
+    select(agents.c.revision).where(agents.c.id == runs.c.agent_id).scalar_subquery().label("revision"),
 )
 
 
