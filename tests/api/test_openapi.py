@@ -8,13 +8,19 @@ from typing import Any
 import httpx
 import pytest
 
-from api.conftest import serving
+from api.conftest import MODEL, serving
 from api.test_fuzz import world
 from fuzzing import PATH_PARAMETER
 from openapi_check import ResponseCheck, errors, responses_of
 
 UUID = "00000000-0000-4000-8000-000000000000"
 SOURCE = 'def roll(sides: int) -> int:\n    """Roll.\n\n    Args:\n        sides: How many.\n    """\n    return 4\n'
+CAPTURED = {
+    "provider": "openai",
+    "model": "gpt-5",
+    "request_messages": [{"role": "user", "content": "hello"}],
+    "response_dict": {"role": "assistant", "content": "hi"},
+}
 NOT_ON_TOUR = ("mcp", "POST /v1/providers", "/v1/providers/")  # they need an MCP server or a vendor
 NO_CONTENT = {
     "PATCH /v1/agents/{agent_id}/messages/{message_id}",  # always a 405
@@ -175,6 +181,12 @@ def write(http: httpx.Client, known: dict[str, list[str]]) -> None:
         ("POST", f"{talk}/compact", {"compaction_settings": {"mode": "all"}}),
         ("PATCH", f"/v1/steps/{step}/feedback", {"feedback": "positive", "tags": ["x"]}),
         ("POST", "/v1/messages/search", {"query": "hello"}),
+        ("POST", f"{at}/generate", {"prompt": "/say a title"}),
+        ("POST", f"{talk}/summarize", {"prompt": "/say a title", "messages": [{"role": "user", "content": "hi"}]}),
+        ("POST", "/v1/conversations/search", {"agent_id": agent, "query": "s"}),
+        ("POST", "/v1/conversations/ephemeral", {"model": MODEL, "system": "Be brief."}),
+        ("POST", f"{at}/messages/capture", CAPTURED),
+        ("POST", "/v1/_internal_search/cache-warm", {"collection": "messages"}),
         ("POST", "/v1/agents/messages/search", {"query": "hello"}),
         ("PATCH", f"/v1/blocks/{block}", {"value": "k", "metadata": {"a": 1}}),
         ("PATCH", f"/v1/tools/{tool}", {"description": "d"}),
