@@ -56,7 +56,7 @@ class CacheWarmIn(RequestBody):
     collection: str | None = None
 
 
-@router.post("/_internal_search/cache-warm")
+@router.post("/_internal_search/cache-warm", status_code=202)
 async def warm_search_cache(body: Annotated[CacheWarmIn, body_of(CacheWarmIn)]) -> JsonResponse:
     """The search reads the database and keeps nothing that could be warmed."""
     return JsonResponse({"collection": body.collection, "status": "ok", "warmed": True}, 202)
