@@ -6,6 +6,7 @@ from httpx import ASGITransport, AsyncClient
 
 from holdfast.api.app import MODULES, make_app
 from holdfast.api.http.lazy_routes import LazyRoute, lazy_router
+from holdfast.api.routes import agents
 
 
 def declared() -> list[LazyRoute]:
@@ -39,7 +40,7 @@ async def test_a_route_is_built_by_its_first_request_and_not_before() -> None:
 async def test_the_openapi_page_shows_every_route() -> None:
     async with AsyncClient(transport=ASGITransport(make_app(None)), base_url="http://test") as client:
         shown = (await client.get("/openapi.json")).json()["paths"]
-    ours = [route for module in MODULES for route in module.router.routes]
+    ours = [route for module in MODULES for route in module.router.routes] + agents.internal_router.routes
     assert all(isinstance(route, LazyRoute) for route in ours)
     expected = {(route.path, method.lower()) for route in ours for method in route.methods if route.include_in_schema}
     assert {(path, method) for path, methods in shown.items() for method in methods} == expected

@@ -41,7 +41,7 @@ def test_every_endpoint_of_the_letta_api_that_is_not_served_says_so(http: httpx.
 
 def test_the_endpoints_of_the_cloud_are_told_apart(http: httpx.Client) -> None:
     assert "Letta's cloud" in http.get("/v1/environments").json()["detail"]
-    assert "Letta's cloud" not in http.get("/v1/folders/").json()["detail"]
+    assert "Letta's cloud" not in http.get("/v1/groups/").json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["/v1/nothing-here", "/v1/agents/x/y/z", "/v1/folders/a/b/c/d", f"/v1/agents/{ID}/x"])

@@ -68,8 +68,7 @@ async def test_a_stream_taken_up_anywhere_ends_with_the_same_bytes(house: House)
     whole = [f"{record}\n\n" for record in (await bytes_of(house, run.id)).decode().split("\n\n")[:-1]]
     assert whole[-1] == event_records.DONE
     for cursor in range(1, len(whole)):
-        ping, *rest = (await bytes_of(house, run.id, cursor)).decode().split("\n\n")[:-1]
-        assert event_records.parse(ping)["message_type"] == "ping"
+        rest = (await bytes_of(house, run.id, cursor)).decode().split("\n\n")[:-1]
         assert [f"{record}\n\n" for record in rest] == whole[cursor:]
 
 

@@ -215,6 +215,8 @@ def test_a_call_cut_off_by_a_kill_is_asked_about_and_not_repeated(database_url: 
         client = Letta(base_url=holdfast.url, max_retries=0)
         server: Any = client.mcp_servers.create(server_name="shop", config=own_peer.config)
         agent_id = agent_with(client, server.id, "linger")
+        for tool in client.tools.list(name="linger").items:
+            httpx.patch(f"{holdfast.url}/v1/tools/{tool.id}", json={"on_unknown": "ask"}).raise_for_status()
         run: Any = client.agents.messages.create_async(
             agent_id, messages=[{"role": "user", "content": '/call linger {"seconds": 60}'}]
         )

@@ -16,12 +16,10 @@ OF_THE_CLOUD = frozenset({"client-side-access-tokens", "environments", "metadata
 
 # A path below /v1 and its methods.
 _TABLE = """
-_internal_agents/count GET
 _internal_agents/{}/core-memory/blocks/{} PATCH
 _internal_blocks GET POST
 _internal_blocks/{} DELETE
 _internal_blocks/{}/agents GET
-_internal_search/cache-warm POST
 _internal_templates/agents POST
 _internal_templates/blocks POST
 _internal_templates/blocks/batch POST
@@ -35,14 +33,11 @@ agents/{}/files GET
 agents/{}/files/close-all PATCH
 agents/{}/files/{}/close PATCH
 agents/{}/files/{}/open PATCH
-agents/{}/folders GET
 agents/{}/folders/attach/{} PATCH
 agents/{}/folders/detach/{} PATCH
-agents/{}/generate POST
 agents/{}/groups GET
 agents/{}/identities/attach/{} PATCH
 agents/{}/identities/detach/{} PATCH
-agents/{}/messages/capture POST
 agents/{}/schedule GET POST
 agents/{}/schedule/{} DELETE GET
 agents/{}/sources GET
@@ -61,7 +56,7 @@ environments GET
 environments/register POST
 environments/{}/messages POST
 environments/{} GET
-folders GET POST
+folders POST
 folders/count GET
 folders/metadata GET
 folders/name/{} GET
@@ -116,7 +111,6 @@ sources/{}/passages GET
 sources/{}/upload POST
 sources/{}/{} DELETE
 steps/{}/transaction/{} PATCH
-tags GET
 templates POST
 templates/{} DELETE PATCH
 templates/{}/rollback POST
