@@ -170,7 +170,7 @@ WAYS: list[tuple[Callable[[Patch], None], str, range]] = [
     (no_fence, "promise 5", range(500)),
     (effect_before_intent, "promise 2", range(100)),
     (no_return_on_cancel, "promise 3", range(300)),
-    (zombies_start_tools, "promise 2", range(6900, 10_000)),
+    (zombies_start_tools, "promise 2", range(11_000, 12_000)),
     (lost_calls_are_run_again, "promise 2", range(1000)),
     (numbers_are_used_twice, "promise 7", range(100)),
     (shown_before_stored, "promise 7", range(4000)),

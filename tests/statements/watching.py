@@ -22,6 +22,8 @@ from typing import Any
 import psycopg
 from sqlalchemy import Engine, event
 
+from holdfast.storage.sql.pipelined import LazyCursor
+
 STEPS_PER_TICK = 50
 MOST_EXPLAINED = 40  # executions of one statement on Postgres; polls repeat themselves
 STORAGE = "/holdfast/storage/"
@@ -147,7 +149,7 @@ class WatchedSqliteCursor(sqlite3.Cursor):
 # ---- Postgres -------------------------------------------------------------------------------------------------------
 
 
-class WatchedCursor(psycopg.Cursor[Any]):
+class WatchedCursor(LazyCursor):
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
         self._note(query, params)
         return super().execute(query, params, **options)
