@@ -63,7 +63,7 @@ def test_a_run_whose_response_is_complete_is_not_cancelled(served: Served) -> No
     tool = client.tools.upsert(source_code=source, default_requires_approval=True)
     agent = client.agents.create(model="demo/rehearsal", tool_ids=[tool.id], include_base_tools=False)
     for streaming in (False, True):
-        body = asked(streaming=streaming, input=f"/call pay {{\"text\": \"{streaming}\"}}")
+        body = asked(streaming=streaming, input=f'/call pay {{"text": "{streaming}"}}')
         with httpx.Client(timeout=30) as leaves:
             leaves.post(f"{served.url}/v1/agents/{agent.id}/messages", json=body)
         run = rested(served, only_run(served, agent.id))
