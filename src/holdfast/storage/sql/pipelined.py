@@ -1,14 +1,13 @@
-"""Transactions on Postgres in a pipeline: statements are sent without waiting for the results of those before them.
+"""Transactions on Postgres on a connection in autocommit mode, with a cursor that could also work in a pipeline.
 
-A statement is waited for when its result is looked at, together with all that were sent before it; and once at the
-commit. So a transaction that writes ten rows waits two or three times, and not twelve. The error of a statement may be
-raised by a later one, or by the commit.
+Statements of a transaction were sent in a pipeline, without waiting for the results of those before them. That is
+switched off: a message of ten megabytes sometimes never came back from psycopg.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -45,15 +44,10 @@ def transaction(connection: Connection, begin: str) -> Iterator[None]:
     driver: Any = connection.connection.driver_connection
     with driver_errors(connection):
         try:
-            with driver.pipeline() as pipeline:
-                driver.execute(begin)
-                try:
-                    yield
-                except BaseException:
-                    with suppress(psycopg.Error):
-                        pipeline.sync()  # skips what was sent after a statement that failed
-                    raise
-                driver.execute("COMMIT")
+            # Not in a pipeline by now: with one, a message of ten megabytes sometimes never came back from psycopg.
+            driver.execute(begin)
+            yield
+            driver.execute("COMMIT")
         except BaseException:
             if driver.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
                 driver.execute("ROLLBACK")
